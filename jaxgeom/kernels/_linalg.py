@@ -1,0 +1,121 @@
+"""Matrix products at full precision, and eigenvectors with a fixed sign and a safe derivative."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+_MAX_ROUNDS = 60  # of subspace iteration: beyond, a full decomposition is the cheaper way
+
+
+def matmul(a: Float[Array, "*m a b"], b: Float[Array, "*m b c"]) -> Float[Array, "*m a c"]:
+    """Return `a @ b` in full precision: a GPU's default is TF32, a TPU's bfloat16."""
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def gram(x: Float[Array, "n d"]) -> Float[Array, "d d"]:
+    """Return x^T x."""
+    return matmul(x.T, x)
+
+
+def fix_signs(components: Float[Array, "k d"]) -> Float[Array, "k d"]:
+    """Return the rows, each turned so that its entry of largest magnitude is positive."""
+    largest = jnp.argmax(jnp.abs(components), axis=1, keepdims=True)
+    return components * jnp.sign(jnp.take_along_axis(components, largest, axis=1))
+
+
+@jax.custom_jvp
+def eigenbasis(
+    symmetric: Float[Array, "d d"],
+) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+    """Return eigenvalues, descending, and the eigenvectors as rows with fixed signs."""
+    eigenvalues, vectors = jnp.linalg.eigh(symmetric, symmetrize_input=False)
+    return eigenvalues[::-1], fix_signs(vectors.T[::-1])
+
+
+@eigenbasis.defjvp
+def _eigenbasis_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """Differentiate the basis; directions inside one (nearly) repeated eigenvalue do not mix."""
+    (symmetric,), (tangent,) = primals, tangents
+    eigenvalues, components = eigenbasis(symmetric)
+    rotated = matmul(matmul(components, (tangent + tangent.T) / 2), components.T)
+    gaps = eigenvalues[:, None] - eigenvalues[None, :]
+    share = 1e-12 if symmetric.dtype == jnp.float64 else 1e-6
+    apart = jnp.abs(gaps) > share * jnp.abs(eigenvalues).max()
+    mixing = jnp.where(apart, rotated / jnp.where(apart, gaps, 1), 0)
+    return (eigenvalues, components), (jnp.diagonal(rotated), matmul(mixing, components))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def leading_eigenvectors(
+    symmetric: Float[Array, "d d"], k: int
+) -> tuple[Float[Array, " k"], Float[Array, "k d"]]:
+    """Return the `k` largest eigenvalues, descending, and their eigenvectors as rows.
+
+    For a positive semi-definite matrix. A few directions of many come from subspace iteration,
+    which is checked by its residual and replaced by the full decomposition where it has not
+    converged.
+    """
+    if 8 * k >= symmetric.shape[0]:
+        return _leading_of_all(symmetric, k)
+    found = _subspace_iteration(symmetric, k)
+    return lax.cond(
+        found.converged,
+        lambda: (found.eigenvalues[:k], fix_signs(found.vectors[:, :k].T)),
+        lambda: _leading_of_all(symmetric, k),
+    )
+
+
+@leading_eigenvectors.defjvp
+def _leading_eigenvectors_jvp(k: int, primals: tuple, tangents: tuple) -> tuple:
+    """Differentiate the full decomposition: the directions left out take part in the derivative."""
+    return jax.jvp(partial(_leading_of_all, k=k), primals, tangents)
+
+
+def _leading_of_all(
+    symmetric: Float[Array, "d d"], k: int
+) -> tuple[Float[Array, " k"], Float[Array, "k d"]]:
+    """Return the first `k` of the whole eigenbasis."""
+    eigenvalues, components = eigenbasis(symmetric)
+    return eigenvalues[:k], components[:k]
+
+
+class _Subspace(NamedTuple):
+    """Ritz pairs of a block that is being turned towards the leading eigenvectors."""
+
+    eigenvalues: Float[Array, " b"]
+    vectors: Float[Array, "d b"]
+    image: Float[Array, "d b"]  # the matrix times `vectors`
+    converged: Bool[Array, ""]
+    rounds: Int[Array, ""]
+
+
+def _subspace_iteration(symmetric: Float[Array, "d d"], k: int) -> _Subspace:
+    """Return Ritz pairs whose first `k` have residuals near rounding, or `converged` false.
+
+    Block power iteration with a Rayleigh-Ritz step each round (Rutishauser 1969), on a block wider
+    than `k` so that convergence is set by eigenvalue k + 9 or later, not k + 1.
+    """
+    d, dtype = symmetric.shape[0], symmetric.dtype
+    start = jax.random.normal(jax.random.key(0), (d, k + max(8, k // 2)), dtype)
+    tolerance = 8 * jnp.finfo(dtype).eps
+
+    def ritz(block: Float[Array, "d b"], rounds: Int[Array, ""] | int) -> _Subspace:
+        basis = jnp.linalg.qr(block)[0]
+        image = matmul(symmetric, basis)
+        eigenvalues, rotation = jnp.linalg.eigh(matmul(basis.T, image))
+        rotation = rotation[:, ::-1]
+        vectors, image = matmul(basis, rotation), matmul(image, rotation)
+        residual = jnp.linalg.norm(image - vectors * eigenvalues[None, ::-1], axis=0)[:k]
+        # Written so that a NaN counts as converged: the full decomposition could not mend it.
+        converged = ~(residual.max() > tolerance * jnp.abs(eigenvalues).max())
+        return _Subspace(eigenvalues[::-1], vectors, image, converged, jnp.asarray(rounds))
+
+    return lax.while_loop(
+        lambda s: ~s.converged & (s.rounds < _MAX_ROUNDS),
+        lambda s: ritz(s.image, s.rounds + 1),
+        ritz(start, 0),
+    )

@@ -1,0 +1,28 @@
+"""Every operation, on every backend, dtype and problem, against the float64 reference."""
+
+import contextlib
+
+import jax
+import pytest
+
+from jaxgeom import reference
+from jaxgeom.testing import BACKENDS, OPS, PROBLEMS, TOLERANCES, compare, rounded
+
+HALF = ("float16", "bfloat16")
+CASES = [
+    pytest.param(op, backend, dtype, problem, id=f"{op.name}-{backend.name}-{dtype}-{problem.name}")
+    for backend in BACKENDS
+    for dtype in backend.dtypes
+    for problem in PROBLEMS
+    for op in OPS
+    if not (op.centres_first and dtype in HALF)
+]
+
+
+@pytest.mark.parametrize(("op", "backend", "dtype", "problem"), CASES)
+def test_operation_agrees_with_the_reference(op, backend, dtype, problem):
+    wide = jax.enable_x64(True) if dtype == "float64" else contextlib.nullcontext()
+    with wide:
+        given, exact = rounded(problem.inputs(), backend, dtype)
+        got, expected = op.run(backend.ops, given), op.run(reference, exact)
+        compare(got, expected, exact, TOLERANCES[backend.name, dtype])
