@@ -1,0 +1,260 @@
+"""STS-B readers: pairs of sentences with a gold score in 0..5, from files or from the Hub.
+
+Four kinds of source, each with its declared columns and scale; whatever does not fit them is an
+error that names the line, never a row left out:
+
+* `{train,dev,test}.csv`: commas, no header: sentence1, sentence2, score in 0..5.
+* `{train,dev}.tsv` of GLUE: tabs, a header that names the columns, score in 0..5.
+* `sts-{train,dev,test}.csv`, the original: tabs, no header, seven columns or more, score in 0..5.
+* a data set on the Hub, of those in `HUB`.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxgeom import _checks
+
+SPLITS = ("train", "dev", "test")
+QUOTING = ("plain", "default")
+MAX_SCORE = 5.0
+_SCALE_SAMPLE = 20  # so many scores, all within 0..1 and not whole, are on the scale 0..1
+
+
+class DataError(ValueError):
+    """Data that is not what its source declares; the message names the file and the line."""
+
+
+class StsPairs(NamedTuple):
+    """Sentence pairs with gold scores, in the order of their source."""
+
+    sentences1: list[str]  # p of them
+    sentences2: list[str]
+    scores: np.ndarray  # [p] float64, 0 (unrelated) to 5 (equivalent)
+    name: str  # the file, or the data set and its split
+
+
+class HubSource(NamedTuple):
+    """Where a data set on the Hub keeps its scores, and on which scale."""
+
+    config: str | None
+    score_column: str
+    scale: float
+
+
+HUB = {
+    "sentence-transformers/stsb": HubSource(None, "score", 1.0),
+    "nyu-mll/glue": HubSource("stsb", "label", 5.0),
+    "mteb/stsbenchmark-sts": HubSource(None, "score", 5.0),
+}
+_HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+
+
+class _Record(NamedTuple):
+    """One pair as its source has it, and where it stands there."""
+
+    where: str
+    sentence1: Any
+    sentence2: Any
+    score: Any
+
+
+def read_sts(source: str | Path, *, split: str = "dev", quoting: str = "plain") -> StsPairs:
+    """Return the sentence pairs of an STS-B source.
+
+    Args:
+        source: a folder with one of the layouts above, a file of one of them, or the id of a data
+            set in `HUB`. What exists on disk comes first.
+        split: "train", "dev" or "test"; ignored where `source` is a file.
+        quoting: how the layouts with tabs are read. "plain": a quotation mark is a character like
+            any other, as their makers meant it. "default": as csv and pandas read by default, where
+            a sentence that opens with a quotation mark swallows tabs and lines up to the next one,
+            and pairs are lost. Sources without tabs are read one way.
+
+    Returns:
+        `StsPairs`, scores brought to 0..5.
+
+    Raises:
+        DataError: no such source; not UTF-8; a wrong number of columns, an empty sentence, a score
+            that is missing, out of scale or -1 (unlabelled), each with its line.
+        ImportError: a data set on the Hub without the extra `hf`.
+        ValueError: `split` or `quoting` is unknown.
+
+    Source:
+        Cer et al. (2017), "SemEval-2017 Task 1", the STS Benchmark.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "dev.csv").write_text("A cat.,A dog.,2.5", encoding="utf-8")
+        ...     read_sts(folder).scores.tolist()
+        [2.5]
+    """
+    _checks.option("split", split, SPLITS)
+    _checks.option("quoting", quoting, QUOTING)
+    path = Path(source)
+    if path.is_dir():
+        path = _file_in(path, split)
+    if path.is_file():
+        return _collect(_records_in(path, quoting), MAX_SCORE, str(path))
+    name = str(source)
+    if name not in HUB:
+        known = ", ".join(HUB)
+        raise DataError(f"{name} is no file, no folder and none of the Hub data sets {known}")
+    return _collect(_records_on_hub(name, split), HUB[name].scale, f"{name}:{split}")
+
+
+def _file_in(folder: Path, split: str) -> Path:
+    """Return the file of `folder` that holds `split`."""
+    names = [f"{split}.csv", f"{split}.tsv", f"sts-{split}.csv"]
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"{folder} must hold one of the files {', '.join(names)}")
+
+
+def _records_in(path: Path, quoting: str) -> Iterator[_Record]:
+    """Return the records of a file, by the layout that its name stands for."""
+    if path.suffix == ".tsv":
+        return _glue_records(path, quoting)
+    if path.suffix == ".csv":
+        original = path.name.startswith("sts-")
+        return _original_records(path, quoting) if original else _csv_records(path)
+    raise DataError(f"{path} must be named *.csv, *.tsv or sts-*.csv, which says its layout")
+
+
+def _csv_records(path: Path) -> Iterator[_Record]:
+    """Read commas without a header; quotation marks enclose, and must be closed."""
+    columns = "3 columns (sentence1, sentence2, score; no header)"
+    for where, row in _rows(path, ",", csv.QUOTE_MINIMAL, strict=True):
+        _expect(len(row) == 3, where, columns, row)
+        yield _Record(where, *row)
+
+
+def _glue_records(path: Path, quoting: str) -> Iterator[_Record]:
+    """Read tabs with a header that names the columns."""
+    rows = _tab_rows(path, quoting)
+    where, header = next(rows, (f"{path}:1", []))
+    names = ("sentence1", "sentence2", "score")
+    missing = [name for name in names if name not in header]
+    if missing:
+        raise DataError(f"{where}: the header must name {', '.join(missing)}, got {header}")
+    places = [header.index(name) for name in names]
+    for where, row in rows:
+        _expect(len(row) == len(header), where, f"{len(header)} columns as in the header", row)
+        yield _Record(where, *(row[place] for place in places))
+
+
+def _original_records(path: Path, quoting: str) -> Iterator[_Record]:
+    """Read tabs without a header; columns after the seventh are sources and licences."""
+    columns = "7 columns or more (genre, file, year, index, score, sentence1, sentence2)"
+    for where, row in _tab_rows(path, quoting):
+        _expect(len(row) >= 7, where, columns, row)
+        yield _Record(where, row[5], row[6], row[4])
+
+
+def _tab_rows(path: Path, quoting: str) -> Iterator[tuple[str, list[str]]]:
+    """Return the rows of a file with tabs."""
+    return _rows(path, "\t", csv.QUOTE_NONE if quoting == "plain" else csv.QUOTE_MINIMAL)
+
+
+def _rows(
+    path: Path, delimiter: str, quoting: Any, *, strict: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield "file:line" (its first line) and the fields of every row."""
+    text = io.StringIO(_text(path), newline="")
+    reader = csv.reader(text, delimiter=delimiter, quoting=quoting, strict=strict)
+    while True:
+        where = f"{path}:{reader.line_num + 1}"
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DataError(f"{where}: {error}") from error
+        yield where, row
+
+
+def _text(path: Path) -> str:
+    """Return the text of a UTF-8 file; a byte order mark is left out."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        byte = error.object[error.start]
+        raise DataError(f"{path}:{line}: not UTF-8, byte 0x{byte:02x}: {error.reason}") from error
+
+
+def _expect(fits: bool, where: str, columns: str, row: list[str]) -> None:
+    """Raise `DataError` unless the row `fits` its columns."""
+    if not fits:
+        lines = sum(field.count("\n") for field in row) + 1
+        spans = f" (quotation marks make one row of {lines} lines)" if lines > 1 else ""
+        raise DataError(f"{where}: expected {columns}, got {len(row)}{spans}")
+
+
+def _records_on_hub(name: str, split: str) -> Iterator[_Record]:
+    """Read a data set of the Hub, or its copy in the local cache."""
+    config, score_column, _ = HUB[name]
+    rows = _load_dataset(name, config, _HUB_SPLITS[split])
+    names = ("sentence1", "sentence2", score_column)
+    missing = [column for column in names if column not in rows.column_names]
+    if missing:
+        raise DataError(f"{name} must have the columns {', '.join(missing)}")
+    for i, row in enumerate(rows):
+        yield _Record(f"{name}:{split}, row {i}", *(row[column] for column in names))
+
+
+def _load_dataset(name: str, config: str | None, split: str) -> Any:
+    """Return a split of a data set of the Hub."""
+    try:
+        import datasets  # noqa: PLC0415  (an extra, and slow to import)
+    except ImportError as error:
+        message = f"{name} is on the Hub, which needs datasets: pip install 'jaxgeom[hf]'"
+        raise ImportError(message) from error
+    try:
+        return datasets.load_dataset(name, config, split=split)
+    except (OSError, ValueError) as error:
+        advice = "Without a network, name a folder or a file"
+        raise DataError(f"{name} cannot be loaded from the Hub: {error}. {advice}") from error
+
+
+def _collect(records: Iterable[_Record], scale: float, name: str) -> StsPairs:
+    """Check every record and return the pairs, scores brought from 0..`scale` to 0..5."""
+    sentences1, sentences2, scores = [], [], []
+    for record in records:
+        sentences1.append(_sentence(record, "sentence1"))
+        sentences2.append(_sentence(record, "sentence2"))
+        scores.append(_score(record, scale))
+    if not scores:
+        raise DataError(f"{name} holds no pairs")
+    array = np.array(scores, np.float64)
+    if scale > 1 and len(array) >= _SCALE_SAMPLE and array.max() <= 1 and (array % 1).any():
+        raise DataError(f"{name}: scores must be on the scale 0..{scale:g}, all are within 0..1")
+    return StsPairs(sentences1, sentences2, array * (MAX_SCORE / scale), name)
+
+
+def _sentence(record: _Record, field: str) -> str:
+    """Return a sentence of the record, which must hold more than white space."""
+    sentence = getattr(record, field)
+    if not isinstance(sentence, str) or not sentence.strip():
+        raise DataError(f"{record.where}: {field} is empty")
+    return sentence
+
+
+def _score(record: _Record, scale: float) -> float:
+    """Return the record's score, which must be a number on the scale."""
+    try:
+        score = float(record.score)
+    except (TypeError, ValueError):
+        score = np.nan
+    if score == -1:
+        raise DataError(f"{record.where}: the score is -1, this split is unlabelled")
+    if not 0 <= score <= scale:
+        must = f"the score must be a number in 0..{scale:g}"
+        raise DataError(f"{record.where}: {must}, got {record.score!r}")
+    return score
