@@ -14,6 +14,27 @@ import jax  # noqa: E402
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--allowed-skips", type=Path, help="a file of reasons; a skip for any other fails the run"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run where a test was skipped for a reason that is not on the list."""
+    allowed = session.config.getoption("--allowed-skips")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if allowed is None or reporter is None:
+        return
+    lines = allowed.read_text(encoding="utf-8").splitlines()
+    reasons = [line for line in lines if line and not line.startswith("#")]
+    for report in reporter.stats.get("skipped", []):
+        if not any(reason in str(report.longrepr) for reason in reasons):
+            reporter.write_line(f"skipped for a reason not allowed: {report.nodeid}", red=True)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data; see the README for its layout."""

@@ -1,0 +1,1 @@
+"""The study, table by table; each experiment is `python -m experiments.NAME`."""

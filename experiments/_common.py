@@ -1,0 +1,154 @@
+"""What every experiment has in common: its options, its stages, and how it starts and fails."""
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import jax
+from tqdm import tqdm
+
+State = Literal["random", "pretrained"]
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {
+        "models": ("bert-base-uncased", "roberta-base"),
+        "data": "sentence-transformers/stsb",
+        "seeds": (0, 1, 2, 3, 4),
+    }
+}
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options that experiments share; `main` makes flags of them."""
+
+    models: tuple[str, ...] = ()
+    """Encoders: NAME=FOLDER, a folder, or a Hub id."""
+    data: str | None = None
+    """STS-B: a folder, a file, or a Hub data set id."""
+    train: str | None = None
+    """Training pairs, where they are not in --data; only fine-tuning reads them."""
+    split: str = "dev"
+    """The part of the data that is analysed."""
+    states: tuple[State, ...] = ("random", "pretrained")
+    """random: fresh weights of the same config, a control; pretrained: the weights as they are."""
+    seeds: tuple[int, ...] = (0,)
+    """One row each: a seed drives the random weights and the clustering."""
+    n_clusters: int = 27
+    """Clusters of Clustering+ZM and Cluster-based."""
+    n_directions: int = 12
+    """Leading directions removed by Global and, of each cluster, by Cluster-based."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """mean: tokens, a sentence is their mean; cls: the space of the CLS vectors alone."""
+    max_length: int = 128
+    """Tokens a sentence may have, special ones included; the rest is cut off and counted."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What the encoder computes in."""
+    backend: Literal["jax", "numpy"] = "jax"
+    """Geometry from the kernels, or from the float64 reference; the encoder is JAX either way."""
+    protocol: Literal["ours", "authors"] = "ours"
+    """authors: SciPy's kmeans2, the sign NumPy's solver returns, default CSV quoting."""
+    labels: Path | None = None
+    """Folder of MODEL-STATE-SEED.npy to read instead of clustering."""
+    output: Path = Path("out")
+    """Folder of the results, the labels and the cached embeddings."""
+    preset: Literal["paper"] | None = None
+    """paper: BERT and RoBERTa base and STS-B from the Hub, 5 seeds; other flags win over it."""
+
+
+C = TypeVar("C", bound=Common)
+
+
+class Stages:
+    """Seconds spent by stage, summed over every time it was entered; a terminal sees its name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str, of: str = "") -> Iterator[None]:
+        """Time the block as the stage `name` of something; it must wait for what it computes."""
+        start = time.perf_counter()
+        try:
+            with tqdm(desc=f"{name} {of}", bar_format="{desc}", leave=False, disable=None):
+                yield
+        finally:
+            elapsed = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
+
+
+def with_preset(config: C) -> C:
+    """Return the options with the preset's values where they still have their defaults."""
+    if config.preset is None:
+        return config
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    preset = PRESETS[config.preset]
+    return dataclasses.replace(
+        config, **{k: v for k, v in preset.items() if getattr(config, k) == defaults[k]}
+    )
+
+
+def require_valid(config: Common) -> None:
+    """Raise `ValueError` for options that no run could use, before anything is read."""
+    for name in ("states", "seeds"):
+        values = getattr(config, name)
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"--{name} must be one or more different values, got {list(values)}")
+    for name, low in (("n_clusters", 1), ("n_directions", 0), ("max_length", 3)):
+        if getattr(config, name) < low:
+            flag = name.replace("_", "-")
+            raise ValueError(f"--{flag} must be at least {low}, got {getattr(config, name)}")
+    if min(config.seeds) < 0:
+        raise ValueError(f"--seeds must be at least 0, got {min(config.seeds)}")
+
+
+def main(
+    config_type: type[C],
+    run: Callable[[C], object],
+    *,
+    name: str,
+    args: Sequence[str] | None = None,
+) -> int:
+    """Run one experiment from the command line.
+
+    `ValueError`, `OSError` and `ImportError` are what the library raises for a user's mistake:
+    one line on standard error. Anything else is a defect of ours and keeps its traceback.
+
+    Args:
+        config_type: the experiment's options.
+        run: the experiment.
+        name: of the experiment's module.
+        args: the flags; those of the process where None.
+
+    Returns:
+        The exit status: 0, 2 after a user's mistake, 130 after Ctrl-C.
+    """
+    try:
+        import tyro  # noqa: PLC0415  # `run` works without it
+    except ImportError:
+        print("error: the command line needs pip install 'jaxgeom[experiments]'", file=sys.stderr)
+        return 2
+    config = tyro.cli(config_type, args=args, prog=f"python -m experiments.{name}")
+    enable_compilation_cache()
+    try:
+        run(config)
+    except KeyboardInterrupt:
+        print("interrupted; finished files are kept and reused", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def enable_compilation_cache() -> None:
+    """Keep compiled programs in the user's cache folder, unless the environment names another."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(root) / "jaxgeom" / "xla"))

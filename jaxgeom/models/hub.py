@@ -1,0 +1,135 @@
+"""Which model is meant by a name: a folder, or a repository on the Hugging Face Hub."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HFValidationError,
+    HTTPError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+
+from jaxgeom.models.config import ModelError
+from jaxgeom.models.tokens import TOKENIZER_FILES
+
+# What is read here; repositories hold the same weights again in other libraries' formats.
+_WANTED = ["config.json", "model*.safetensors", "model.safetensors.index.json", *TOKENIZER_FILES]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class NamedModel(NamedTuple):
+    """A model and what tables and files call it."""
+
+    name: str
+    source: str  # a folder or a Hub id, as `resolve_model` takes it
+
+
+def parse_model(text: str) -> NamedModel:
+    """Split a model as given on a command line into its name and where it comes from.
+
+    Args:
+        text: `NAME=PATH`, `NAME=ORG/MODEL`, a path, or a Hub id. A path or id goes by its last
+            part.
+
+    Returns:
+        The name and the source.
+
+    Raises:
+        ModelError: If there is no name that could also begin a file's name.
+
+    Example:
+        >>> parse_model("minilm=sentence-transformers/all-MiniLM-L6-v2").name
+        'minilm'
+        >>> parse_model("google-bert/bert-base-uncased").name
+        'bert-base-uncased'
+    """
+    before, equals, after = text.partition("=")
+    if equals and not Path(text).expanduser().is_dir():  # a folder's name may hold a "="
+        name, source = before, after
+    else:
+        name, source = Path(text).expanduser().resolve().name, text
+    if not source or not _NAME.fullmatch(name):
+        raise ModelError(
+            "a model must be given as NAME=PATH, a path or a Hub id, its name of letters, digits, "
+            f"'.', '_' and '-', got {text!r}"
+        )
+    return NamedModel(name, source)
+
+
+def resolve_model(name: str | Path) -> Path:
+    """Return the folder of a model, which is fetched if need be.
+
+    Args:
+        name: A folder; or, where there is none of that name, the id of a repository on the
+            Hugging Face Hub. A copy that was fetched before serves without a network.
+
+    Returns:
+        A folder with a `config.json`.
+
+    Raises:
+        ModelError: If there is no such model, if the Hub cannot be reached, or if the repository
+            has no weights in safetensors; the message says what to do.
+    """
+    folder = Path(name).expanduser()
+    if folder.exists():
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"{name} must be a model folder: there is no config.json in it")
+        return folder
+    if _is_path(name):
+        raise ModelError(f"{name} must be a model folder: there is no such folder")
+    return _checked(_fetch(str(name)), str(name))
+
+
+def _is_path(name: str | Path) -> bool:
+    """Whether a name cannot mean a repository."""
+    text = str(name)
+    return isinstance(name, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1
+
+
+def _fetch(repo: str) -> Path:
+    """Fetch a repository, or say why that failed."""
+    try:
+        return Path(snapshot_download(repo, allow_patterns=_WANTED))
+    except HFValidationError as error:
+        raise ModelError(
+            f"model {repo!r} must be a folder, or an id of the Hugging Face Hub (ORG/MODEL), "
+            "got neither"
+        ) from error
+    except GatedRepoError as error:
+        raise ModelError(
+            f"model {repo!r} is given out on conditions: accept them on its page of the "
+            "Hugging Face Hub, then run 'hf auth login'"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"model {repo!r} is neither a folder nor on the Hugging Face Hub: check the spelling; "
+            "for a private repository run 'hf auth login'"
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"model {repo!r} is neither a folder nor completely in the local cache, and the "
+            "Hugging Face Hub cannot be reached or HF_HUB_OFFLINE is set: give the path of a model "
+            "folder, or try again with a network"
+        ) from error
+    except (HTTPError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(
+            f"model {repo!r} could not be fetched from the Hugging Face Hub: {reason}"
+        ) from error
+
+
+def _checked(folder: Path, repo: str) -> Path:
+    """Return what was fetched, if it is a model that can be read."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"model {repo!r} on the Hugging Face Hub has no config.json")
+    if not any(folder.glob("model*.safetensors")):
+        raise ModelError(
+            f"model {repo!r} on the Hugging Face Hub has no weights in safetensors: convert it "
+            "where torch is installed, with transformers.AutoModel.from_pretrained"
+            f"({repo!r}).save_pretrained(FOLDER), and give that folder"
+        )
+    return folder
