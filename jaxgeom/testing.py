@@ -236,7 +236,7 @@ BACKENDS = (
     Backend(
         "jax",
         jaxgeom,
-        lambda x, dtype: jnp.asarray(x, dtype),
+        jnp.asarray,
         ("float32", "float16", "bfloat16", "float64"),
     ),
     Backend("numpy", reference, lambda x, dtype: np.asarray(x, jnp.dtype(dtype)), ("float32",)),

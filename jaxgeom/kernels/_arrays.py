@@ -11,8 +11,13 @@ from jaxtyping import Array
 from jaxgeom import _checks
 
 
-def as_array(name: str, x: Any) -> Array:
-    """Return `x` as a JAX array; raise `TypeError` where it is no array of numbers."""
+def as_array(name: str, x: Any) -> Array | np.ndarray:
+    """Return `x` as an array in the dtype it came with; raise `TypeError` where it is none.
+
+    A NumPy array stays one until it was checked: JAX would first cut it down to 32 bits.
+    """
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "OSU":
+        return x
     try:
         return jnp.asarray(x)
     except (TypeError, ValueError) as error:
@@ -23,14 +28,14 @@ def as_matrix(name: str, x: ArrayLike, axes: str = "n d") -> Array:
     """Return `x` as a checked floating JAX matrix in its own dtype."""
     array = as_array(name, x)
     _checks.matrix(name, array, axes)
-    return array
+    return jnp.asarray(array)
 
 
 def as_labels(name: str, x: ArrayLike, length: int, n_clusters: int) -> Array:
     """Return `x` as checked int32 labels; values are read unless a transformation hides them."""
     array = as_array(name, x)
     _checks.labels(name, array if _is_traced(array) else np.asarray(array), length, n_clusters)
-    return array.astype(jnp.int32)
+    return jnp.asarray(array).astype(jnp.int32)
 
 
 def compute_dtype(*arrays: Array) -> jnp.dtype:
@@ -38,6 +43,6 @@ def compute_dtype(*arrays: Array) -> jnp.dtype:
     return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
 
 
-def _is_traced(x: Array) -> bool:
+def _is_traced(x: Array | np.ndarray) -> bool:
     """Whether `x` is being traced, so that only its shape and dtype are known."""
     return isinstance(x, jax.core.Tracer)

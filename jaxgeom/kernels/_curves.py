@@ -17,9 +17,9 @@ from jaxgeom import _checks
 from jaxgeom.kernels._arrays import as_array, as_matrix, compute_dtype
 from jaxgeom.kernels._isotropy import _log_isotropy
 from jaxgeom.kernels._linalg import matmul
+from jaxgeom.kernels._removal import WHICH
 from jaxgeom.results import Isotropy, IsotropyCurve
 
-WHICH = ("top", "least")
 _LEAST_ENERGY = 1e-6  # share of a vector's squared norm below which its cosine is rounding
 
 
@@ -49,9 +49,9 @@ def isotropy_curve(fit: Isotropy, which: str = "top") -> IsotropyCurve:
         True
     """
     _checks.option("which", which, WHICH)
-    log_f = as_array("fit.log_partition", fit.log_partition)
-    _checks.matrix("fit.log_partition", log_f, "2 d")
+    log_f = as_matrix("fit.log_partition", fit.log_partition, "2 d")
     _checks.shape("fit.log_partition", log_f, (2, log_f.shape[1]), "2 d")
+    log_f = log_f.astype(compute_dtype(log_f))
     return _isotropy_curve(log_f, as_array("fit.count", fit.count), which=which)
 
 
@@ -64,6 +64,7 @@ def _isotropy_curve(log_f: Float[Array, "2 d"], count: Array, *, which: str) -> 
     def after(log_f_of_sign: Float[Array, " d"], at_0: Float[Array, ""]) -> Float[Array, " d"]:
         removal_order = log_f_of_sign if which == "top" else log_f_of_sign[::-1]
         heaviest_kept = lax.cummax(removal_order, reverse=True)
+        heaviest_kept = jnp.maximum(heaviest_kept, log_n)  # F >= n, but for rounding
         return (log_n - heaviest_kept).at[0].set(at_0)
 
     heavy, light = log_f.max(0), log_f.min(0)
@@ -123,6 +124,6 @@ def _similarity_curve(
         return lax.cumsum(products, reverse=True)
 
     dot, a_energy, b_energy = kept(a * b), kept(a * a), kept(b * b)
-    least = (a_energy > _LEAST_ENERGY * a_energy[:1]) & (b_energy > _LEAST_ENERGY * b_energy[:1])
-    scale = jnp.sqrt(jnp.where(least, a_energy * b_energy, 1))
-    return jnp.where(least, dot / scale, jnp.nan)
+    enough = (a_energy > _LEAST_ENERGY * a_energy[:1]) & (b_energy > _LEAST_ENERGY * b_energy[:1])
+    a_norm, b_norm = (jnp.sqrt(jnp.where(enough, energy, 1)) for energy in (a_energy, b_energy))
+    return jnp.where(enough, dot / a_norm / b_norm, jnp.nan)

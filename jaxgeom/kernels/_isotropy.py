@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxgeom import _checks
-from jaxgeom.kernels._arrays import as_array, as_matrix, compute_dtype
+from jaxgeom.kernels._arrays import as_matrix, compute_dtype
 from jaxgeom.kernels._linalg import eigenbasis
 from jaxgeom.kernels._log_partition import _log_partition
 from jaxgeom.kernels._moments import _moments
@@ -90,11 +90,11 @@ def log_isotropy(log_partition: ArrayLike) -> LogIsotropy:
 
     Example:
         >>> import numpy as np, jaxgeom as jg
-        >>> jg.log_isotropy(np.array([[1.0, 2.0], [3.0, 2.0]])).high.tolist()
-        0.0...
+        >>> two = jg.log_isotropy(np.array([[1.0, 2.5], [3.0, 2.0]]))
+        >>> two.heavier.item(), two.low.item(), two.high.item(), two.symmetric.item()
+        (-0.5, -1.5, -0.5, -2.0)
     """
-    log_f = as_array("log_partition", log_partition)
-    _checks.matrix("log_partition", log_f, "2 d")
+    log_f = as_matrix("log_partition", log_partition, "2 d")
     _checks.shape("log_partition", log_f, (2, log_f.shape[1]), "2 d")
     return _log_isotropy(log_f.astype(compute_dtype(log_f)))
 
@@ -114,7 +114,7 @@ def _log_isotropy(log_f: Float[Array, "2 d"]) -> LogIsotropy:
 def _lowest(light: Float[Array, " d"], heavy: Float[Array, " d"]) -> Float[Array, ""]:
     """Return the smallest ln I: one direction cannot be the lightest and the heaviest at once."""
     if light.size == 1:
-        return jnp.zeros_like(light[0])
+        return light[0] - light[0]  # 0, or NaN
     i, j = light.argmin(), heavy.argmax()
     at = jnp.arange(light.size)
     runner_up = jnp.minimum(

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
@@ -43,10 +42,10 @@ def kmeans(
         n_clusters: c in 1..n, static.
         key: a typed key, `jax.random.key(seed)`; None only with given centroids.
         init: "k-means++", "random" (distinct rows), or centroids [c d] (then one run is made).
-        n_init: restarts, static.
-        max_iter: most Lloyd iterations of one restart.
-        tol: a restart stops once its centroids' summed squared step is at most `tol` times the mean
-            variance of the features; 0 stops where nothing moves.
+        n_init: restarts, at least 1, static.
+        max_iter: most Lloyd iterations of one restart, at least 1.
+        tol: at least 0; a restart stops once its centroids' summed squared step is at most `tol`
+            times the mean variance of the features; 0 stops where nothing moves.
         chunk_size: rows held in the cache at once (static); by default chosen from d.
 
     Returns:
@@ -58,8 +57,10 @@ def kmeans(
         ValueError: a shape does not fit, an option is out of range, or the key is missing.
 
     Numerics:
-        Distances in float32 about the mean of the rows; a tie goes to the lowest label. An empty
-        cluster keeps its centroid and has count 0. NaN rows make the centroids NaN. No gradient.
+        Distances in float32 about the mean of the rows: what is closer together than about 3e-4 of
+        its distance to that mean cannot be told apart. A tie goes to the lowest label. An empty
+        cluster keeps its centroid and has count 0. With fewer distinct rows than clusters,
+        k-means++ repeats rows. NaN rows make inertia NaN, and no run converges. No gradient.
 
     Source:
         Lloyd (1982); Arthur and Vassilvitskii (2007) for k-means++, with one uniform a centroid, so
@@ -74,10 +75,14 @@ def kmeans(
     x = as_matrix("x", x)
     n, d = x.shape
     n_clusters = _checks.integer("n_clusters", n_clusters, 1, n, "n")
+    n_init = _checks.integer("n_init", n_init, 1)
     chunk_size = _checks.chunk_size(chunk_size)
+    if not isinstance(max_iter, jax.Array):  # a traced value cannot be read
+        max_iter = _checks.integer("max_iter", max_iter, 1)
+    if not isinstance(tol, jax.Array):
+        _checks.non_negative("tol", tol)
     if isinstance(init, str):
         _checks.option("init", init, INIT)
-        n_init = _checks.integer("n_init", n_init, 1)
         start = seed_centroids(
             x,
             _typed_key(key),
@@ -89,8 +94,9 @@ def kmeans(
     else:
         start = as_array("init", init)
         _checks.shape("init", start, (n_clusters, d), "c d")
-        start = start.astype(compute_dtype(x))[None]
-    return _kmeans(x, start, jnp.asarray(max_iter), jnp.asarray(tol), chunk_size=chunk_size)
+        start = jnp.asarray(start, compute_dtype(x))[None]
+    max_iter, tol = jnp.asarray(max_iter, jnp.int32), jnp.asarray(tol, start.dtype)
+    return _kmeans(x, start, max_iter, tol, chunk_size=chunk_size)
 
 
 def assign(
@@ -126,8 +132,9 @@ def assign(
 def _typed_key(key: Any) -> Array:
     """Return `key` where it is a typed key; else raise."""
     _checks.key_given(key)
-    if not jnp.issubdtype(getattr(key, "dtype", np.void), jax.dtypes.prng_key):
-        raise TypeError(f"key must be a typed key, jax.random.key(seed), got {type(key).__name__}")
+    came = getattr(key, "dtype", type(key).__name__)
+    if isinstance(came, str) or not jnp.issubdtype(came, jax.dtypes.prng_key):
+        raise TypeError(f"key must be a typed key, jax.random.key(seed), got {came}")
     return key
 
 
@@ -159,7 +166,6 @@ def _kmeans(
     """Run every restart, one after the other, and keep the one of least inertia."""
     x, start = lax.stop_gradient((x, start))
     origin, variance = _origin_and_variance(x, chunk_size)
-
     least_step = tol * variance
 
     def restart(centroids: Float[Array, "c d"]) -> tuple[_Lloyd, _Sums]:

@@ -4,13 +4,14 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
 from jaxgeom.kernels._accumulate import fold_rows
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
-from jaxgeom.kernels._blocks import fold_blocks, plan_blocks
+from jaxgeom.kernels._blocks import fold_blocks, in_range, plan_blocks
 from jaxgeom.kernels._linalg import gram, matmul
 from jaxgeom.results import Moments
 
@@ -34,18 +35,21 @@ class MomentsAccumulator:
         """Return the moments with the rows of `x` added.
 
         The step between the two means joins the Gram product as one more row, so that the merge
-        costs no pass of its own over [d d].
+        costs no pass of its own over [d d]. The first rows are read relative to one of them, so
+        that a common offset costs no digits and constant data has a scatter of exactly 0.
         """
         x = x.astype(self.dtype)
         mask = jnp.ones(x.shape[0], bool) if mask is None else mask
         added = mask.sum(dtype=jnp.int32)
         count = state.count + added
-        x = jnp.where(mask[:, None], x - state.mean[None, :], 0)
+        first = lax.stop_gradient(x[jnp.argmax(mask)])
+        origin = jnp.where((state.count == 0) & (added > 0), first, state.mean)
+        x = jnp.where(mask[:, None], x - origin[None, :], 0)
         step = x.sum(0) / jnp.maximum(added, 1)
         centred = jnp.where(mask[:, None], x - step[None, :], 0)
         weight = state.count * (added / jnp.maximum(count, 1)).astype(self.dtype)
         rows = jnp.concatenate([centred, jnp.sqrt(weight) * step[None, :]])
-        mean = state.mean + step * (added / jnp.maximum(count, 1)).astype(self.dtype)
+        mean = origin + step * (added / jnp.maximum(count, 1)).astype(self.dtype)
         return Moments(count, mean, state.scatter + gram(rows))
 
     def merge(self, a: Moments, b: Moments) -> Moments:
@@ -130,7 +134,8 @@ def cluster_moments(x: ArrayLike, labels: ArrayLike, *, n_clusters: int) -> Mome
             cannot be read: there a row with a label out of range counts for no cluster.
 
     Numerics:
-        As `moments`. Differentiable in `x`; labels carry no gradient.
+        As `moments`, but NaN in a row of one cluster may reach the others. Differentiable in `x`;
+        labels carry no gradient.
 
     Example:
         >>> import numpy as np, jaxgeom as jg
@@ -172,15 +177,17 @@ def cluster_means(
 ) -> tuple[Int[Array, " c"], Float[Array, "c d"]]:
     """Return each cluster's count and mean, by products with a one-hot matrix.
 
-    Rows are taken relative to the first one, so that a common offset costs no digits.
+    Rows are taken relative to the first of a cluster, so that a common offset costs no digits; rows
+    of no cluster are never read: 0 x NaN in the product would be NaN.
     """
     d, dtype = x.shape[1], compute_dtype(x)
-    origin = x[0].astype(dtype)
+    origin = lax.stop_gradient(x[jnp.argmax(in_range(labels, n_clusters))]).astype(dtype)
 
     def update(state: tuple, part: Float[Array, "b d"], part_labels: Int[Array, " b"]) -> tuple:
         count, total = state
         member = jax.nn.one_hot(part_labels, n_clusters, dtype=dtype)
         shifted = part.astype(dtype) - origin[None, :]
+        shifted = jnp.where(in_range(part_labels, n_clusters)[:, None], shifted, 0)
         return count + member.sum(0).astype(jnp.int32), total + matmul(member.T, shifted)
 
     start = (jnp.zeros(n_clusters, jnp.int32), jnp.zeros((n_clusters, d), dtype))

@@ -49,5 +49,5 @@ def _segment_mean(
     """Sum and count each segment."""
     dtype = compute_dtype(x)
     total = jax.ops.segment_sum(x.astype(dtype), segment_ids, num_segments)
-    count = jax.ops.segment_sum(jnp.ones(x.shape[0], dtype), segment_ids, num_segments)
+    count = jax.ops.segment_sum(jnp.ones(x.shape[0], jnp.int32), segment_ids, num_segments)
     return total / jnp.maximum(count, 1)[:, None]

@@ -50,8 +50,8 @@ def fit_removal(
 
     Numerics:
         As `pca`, cluster by cluster. With "top", a cluster of at most k + 1 rows is spanned by its
-        directions: it is marked in `vanishes`, and its rows become exactly 0. Differentiable in
-        `x`.
+        directions: it is marked in `vanishes`, and its rows become exactly 0. NaN in a row of one
+        cluster may reach the others. Differentiable in `x`; labels carry no gradient.
 
     Source:
         Mu and Viswanath (2018) for one cluster; Rajaee and Pilehvar (2021), "A Cluster-based
@@ -234,6 +234,8 @@ def _changed_scatter(
     scatter: Float[Array, "c d d"], components: Float[Array, "c k d"]
 ) -> Float[Array, "d d"]:
     """Project on both sides, cluster by cluster."""
+    dtype = compute_dtype(scatter, components)
+    scatter, components = scatter.astype(dtype), components.astype(dtype)
 
     def project(total: Float[Array, "d d"], cluster: tuple) -> tuple:
         s, v = cluster

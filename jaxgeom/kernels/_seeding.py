@@ -42,14 +42,18 @@ def _plus_plus(
     n_init, n_clusters = uniforms.shape
     origin = mean_of_rows(x, chunk_size)
 
+    def distance_to(chosen: Int[Array, " r"]) -> Float[Array, "r n"]:
+        distance = _squared_distances(x, x[chosen], origin, chunk_size).T
+        # Exactly 0, not its rounding: a row that was drawn must not be drawn again.
+        return distance.at[jnp.arange(n_init), chosen].set(0)
+
     def pick(j: Int[Array, ""] | int, state: tuple) -> tuple:
         nearest, rows = state
         chosen = jax.vmap(_draw)(nearest, uniforms[:, j])
-        distance = _squared_distances(x, x[chosen], origin, chunk_size)
-        return jnp.minimum(nearest, distance.T), rows.at[:, j].set(chosen)
+        return jnp.minimum(nearest, distance_to(chosen)), rows.at[:, j].set(chosen)
 
     first = jnp.minimum((uniforms[:, 0] * n).astype(jnp.int32), n - 1)
-    nearest = _squared_distances(x, x[first], origin, chunk_size).T
+    nearest = distance_to(first)
     rows = jnp.zeros((n_init, n_clusters), jnp.int32).at[:, 0].set(first)
     return lax.fori_loop(1, n_clusters, pick, (nearest, rows))[1]
 
