@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeVar
 import jax
 from tqdm import tqdm
 
-State = Literal["random", "pretrained"]
+from jaxgeom.training.siamese import SiameseConfig
+
+State = Literal["random", "pretrained", "finetuned", "random_finetuned"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -33,13 +35,14 @@ class Common:
     data: str | None = None
     """STS-B: a folder, a file, or a Hub data set id."""
     train: str | None = None
-    """Training pairs, where they are not in --data; only fine-tuning reads them."""
+    """STS-B to train on, where it is not in --data; only fine-tuning reads it."""
     split: str = "dev"
     """The part of the data that is analysed."""
     states: tuple[State, ...] = ("random", "pretrained")
-    """random: fresh weights of the same config, a control; pretrained: the weights as they are."""
+    """random: fresh weights of the same config, a control; pretrained: the weights as they are;
+    finetuned: trained on the training pairs first; random_finetuned: the control, trained alike."""
     seeds: tuple[int, ...] = (0,)
-    """One row each: a seed drives the random weights and the clustering."""
+    """One row each: a seed drives random weights, fine-tuning and clustering."""
     n_clusters: int = 27
     """Clusters of Clustering+ZM and Cluster-based."""
     n_directions: int = 12
@@ -54,6 +57,16 @@ class Common:
     """Geometry from the kernels, or from the float64 reference; the encoder is JAX either way."""
     protocol: Literal["ours", "authors"] = "ours"
     """authors: SciPy's kmeans2, the sign NumPy's solver returns, default CSV quoting."""
+    lr: float = SiameseConfig.learning_rate
+    """Fine-tuning: highest learning rate of AdamW, after the warm-up."""
+    epochs: int = SiameseConfig.epochs
+    """Fine-tuning: passes over the training pairs."""
+    batch_size: int = SiameseConfig.batch_size
+    """Fine-tuning: pairs of a step; the last one of an epoch may have fewer."""
+    weight_decay: float = SiameseConfig.weight_decay
+    """Fine-tuning: of everything but biases and layer normalisation."""
+    warmup: float = SiameseConfig.warmup
+    """Fine-tuning: share of the steps over which the learning rate rises; then it falls to 0."""
     labels: Path | None = None
     """Folder of MODEL-STATE-SEED.npy to read instead of clustering."""
     output: Path = Path("out")

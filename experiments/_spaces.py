@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 import jaxgeom
-from experiments._checkpoints import Checkpoint, checkpoint, sources
+from experiments._checkpoints import Checkpoint, sources
 from experiments._common import Common, Stages
 from experiments._embeddings import embeddings
+from experiments._finetuned import NAMES, in_state
 from jaxgeom import reference
 from jaxgeom._checks import FLOATS
 from jaxgeom.models.encoding import TokenEmbeddings
@@ -185,8 +186,10 @@ def _encodings(
         pairs = read_pairs(config)
         models = sources(config.models)
     for model, state, seed in product(models, config.states, config.seeds):
-        with stages("encode", f"{model.name} {state} seed {seed}"):
-            point = checkpoint(model, state, seed, config)
+        name = f"{model.name} {state} seed {seed}"
+        with stages("train" if state in NAMES.values() else "read", name):
+            point = in_state(model, state, seed, config)
+        with stages("encode", name):
             encoded = embeddings(
                 point,
                 [*pairs.sentences1, *pairs.sentences2],

@@ -15,18 +15,6 @@ TITLES = {
     "cluster_based": "Cluster-based",
     "cls": "CLS",
 }
-OUR_LEGEND = (
-    "Perf.: Spearman × 100. Isotropy: I(W), every eigenvector turned to its heavier side; "
-    "[low, high]: its range over all choices of signs, which is all that a printed figure can be "
-    "compared with. Seeds: mean ± standard deviation (ddof 1); the range from the smallest low to "
-    "the largest high."
-)
-AUTHORS_LEGEND = (
-    "Perf.: Spearman × 100. Isotropy: I(W) with the sign that NumPy's eigh returned for each "
-    "eigenvector, one choice of many, hence without a range. Clusters: SciPy's kmeans2, random "
-    "rows, 10 iterations. Seeds: mean ± standard deviation (ddof 1)."
-)
-LEGENDS = {"ours": OUR_LEGEND, "authors": AUTHORS_LEGEND}
 
 
 def tables_of(rows: Sequence[Row]) -> list[Table]:

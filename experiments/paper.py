@@ -74,6 +74,9 @@ _TABLE2 = {
     "RoBERTa": ((81.08, 3.3e-4), (81.66, 3.2e-4), (78.59, 1.4e-2), (73.19, 0.13), (71.39, 0.13)),
 }
 
+WIDTH = 768  # features of the study's models
+LEAST = (100, 700)  # least dominant directions that it removes
+
 # (model, setting, least dominant directions removed) -> what the study prints; fine-tuned models
 TABLE2 = {
     (model, setting, n_removed): Printed(*cell, f"Table 2, {model}")

@@ -20,8 +20,9 @@ from experiments._clusters import labels_of
 from experiments._common import Stages, main, require_valid, with_preset
 from experiments._outputs import run_record
 from experiments._publish import publish
+from experiments._setting_tables import LEGENDS, setting_row
 from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
-from experiments._table1_layout import LEGENDS, tables_of
+from experiments._table1_layout import tables_of
 from jaxgeom import study
 
 
@@ -91,23 +92,7 @@ def _row(space: Space, setting: str, result: study.SettingResult, config: Config
     """Return one row of table1.json."""
     model = paper.MODELS.get(space.model, "")
     printed = paper.TABLE1.get((model, space.state, setting))
-    return {
-        "model": space.model,
-        "state": space.state,
-        "setting": setting,
-        "seed": space.seed,
-        "protocol": config.protocol,
-        "n_tokens": result.n_tokens,
-        "spearman": study.spearman(result.vectors, space.scores),
-        "isotropy": result.isotropy.isotropy,
-        "isotropy_low": result.isotropy.low,
-        "isotropy_high": result.isotropy.high,
-        "n_zero_rows": result.n_zero_rows,
-        "n_zero_sentences": result.n_zero_sentences,
-        "n_empty_clusters": result.n_empty_clusters,
-        "paper_spearman": printed and printed.spearman,
-        "paper_isotropy": printed and printed.isotropy,
-    }
+    return setting_row(space, {"setting": setting}, result, config.protocol, printed)
 
 
 if __name__ == "__main__":

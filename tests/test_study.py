@@ -32,16 +32,20 @@ def sentence_ids() -> np.ndarray:
 
 
 LABELS = (np.arange(N) % C).astype(np.int32)
+ONE = np.zeros(N, np.int32)
 
 
-def by_hand(x: np.ndarray, labels: np.ndarray, n_removed: int) -> np.ndarray:
-    """Centre each cluster and take out its leading right singular vectors."""
+def by_hand(x: np.ndarray, labels: np.ndarray, removed: slice) -> np.ndarray:
+    """Centre each cluster and take out these of its right singular vectors, heaviest first."""
     out = np.array(x, np.float64)
     for label in np.unique(labels):
         rows = out[labels == label] - out[labels == label].mean(axis=0)
-        leading = np.linalg.svd(rows, full_matrices=False)[2][:n_removed]
-        out[labels == label] = rows - rows @ leading.T @ leading
+        directions = np.linalg.svd(rows, full_matrices=True)[2][removed]
+        out[labels == label] = rows - rows @ directions.T @ directions
     return out
+
+
+NONE, TOP = slice(0), slice(K)
 
 
 def isotropy_by_hand(x: np.ndarray) -> float:
@@ -57,23 +61,61 @@ def test_settings_are_what_they_are_by_hand(
     ops: ModuleType, tokens: np.ndarray, sentence_ids: np.ndarray
 ) -> None:
     got = study.settings(ops, tokens, sentence_ids, S, LABELS, n_clusters=C, n_directions=K)
-    one = np.zeros(N, np.int32)
     changed = {
         "baseline": tokens.astype(np.float64),
-        "zero_mean": by_hand(tokens, one, 0),
-        "cluster_zero_mean": by_hand(tokens, LABELS, 0),
-        "global": by_hand(tokens, one, K),
-        "cluster_based": by_hand(tokens, LABELS, K),
+        "zero_mean": by_hand(tokens, ONE, NONE),
+        "cluster_zero_mean": by_hand(tokens, LABELS, NONE),
+        "global": by_hand(tokens, ONE, TOP),
+        "cluster_based": by_hand(tokens, LABELS, TOP),
     }
     assert tuple(got) == study.SETTINGS == tuple(changed)
     for setting, x in changed.items():
-        result = got[setting]
-        means = np.stack([x[sentence_ids == s].mean(axis=0) for s in range(S)])
-        # float32 means of rows of norm ~10 that cancel: a few units in the last place
-        np.testing.assert_allclose(result.vectors, means, atol=1e-5, err_msg=setting)
-        assert result.isotropy.isotropy == pytest.approx(isotropy_by_hand(x), rel=2e-3), setting
-        assert result.isotropy.low <= result.isotropy.isotropy <= result.isotropy.high
-        assert result[2:] == (N, 0, 0, 0)
+        assert_measured(got[setting], x, sentence_ids, setting)
+
+
+def assert_measured(
+    result: study.SettingResult, x: np.ndarray, sentence_ids: np.ndarray, setting: object
+) -> None:
+    means = np.stack([x[sentence_ids == s].mean(axis=0) for s in range(S)])
+    # float32 means of rows of norm ~10 that cancel: a few units in the last place
+    np.testing.assert_allclose(result.vectors, means, atol=1e-5, err_msg=str(setting))
+    assert result.isotropy.isotropy == pytest.approx(isotropy_by_hand(x), rel=2e-3), setting
+    assert result.isotropy.low <= result.isotropy.isotropy <= result.isotropy.high
+    assert result[2:] == (N, 0, 0, 0)
+
+
+@BACKENDS
+def test_least_settings_are_what_they_are_by_hand(
+    ops: ModuleType, tokens: np.ndarray, sentence_ids: np.ndarray
+) -> None:
+    got = study.least_settings(ops, tokens, sentence_ids, S, LABELS, n_clusters=C, n_least=(1, 5))
+    changed = {
+        ("baseline", 0): tokens.astype(np.float64),
+        ("zero_mean", 0): by_hand(tokens, ONE, NONE),
+        ("global", 1): by_hand(tokens, ONE, slice(5, D)),
+        ("global", 5): by_hand(tokens, ONE, slice(1, D)),
+        ("cluster_based", 1): by_hand(tokens, LABELS, slice(5, D)),
+        ("cluster_based", 5): by_hand(tokens, LABELS, slice(1, D)),
+    }
+    assert list(got) == list(changed) == study.least_names((1, 5))
+    for setting, x in changed.items():
+        assert_measured(got[setting], x, sentence_ids, setting)
+
+
+@BACKENDS
+def test_least_directions_leave_a_small_cluster_what_it_has(
+    ops: ModuleType, tokens: np.ndarray
+) -> None:
+    """Three rows span two directions, and the top two stay; a single row is its own mean."""
+    labels = np.full(N, 2, np.int32)
+    labels[:3], labels[3] = 0, 1
+    ids = np.arange(N, dtype=np.int32)
+    got = study.least_settings(ops, tokens, ids, N, labels, n_clusters=4, n_least=(D - 2,))
+    result = got["cluster_based", D - 2]
+    assert result[3:] == (1, 1, 1)
+    assert not result.vectors[3].any()
+    centred = tokens[:3] - tokens[:3].mean(axis=0)
+    np.testing.assert_allclose(result.vectors[:3], centred, atol=1e-5)
 
 
 @BACKENDS
@@ -236,6 +278,16 @@ def test_bad_input_is_named(tokens: np.ndarray, change: dict, message: str) -> N
     }
     with pytest.raises(ValueError, match=message):
         study.settings(reference, **arguments | change)
+
+
+@pytest.mark.parametrize("m", [0, D])
+def test_a_number_of_least_directions_out_of_range_is_named(
+    tokens: np.ndarray, sentence_ids: np.ndarray, m: int
+) -> None:
+    with pytest.raises(ValueError, match=rf"n_least must be in 1..d - 1 = 1..5, got {m}"):
+        study.least_settings(
+            reference, tokens, sentence_ids, S, LABELS, n_clusters=C, n_least=(1, m)
+        )
 
 
 def test_more_clusters_than_tokens_is_named(tokens: np.ndarray) -> None:

@@ -10,7 +10,9 @@ from huggingface_hub.errors import (
     HFValidationError,
     HTTPError,
     LocalEntryNotFoundError,
+    RemoteEntryNotFoundError,
     RepositoryNotFoundError,
+    RevisionNotFoundError,
 )
 
 from jaxgeom.models.config import ModelError
@@ -19,6 +21,34 @@ from jaxgeom.models.tokens import TOKENIZER_FILES
 # What is read here; repositories hold the same weights again in other libraries' formats.
 _WANTED = ["config.json", "model*.safetensors", "model.safetensors.index.json", *TOKENIZER_FILES]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+# What the Hub's errors mean for whoever named a model, and the way out; the first that fits.
+_REFUSALS: dict[type[Exception], str] = {
+    HFValidationError: (
+        "must be a folder, or an id of the Hugging Face Hub (ORG/MODEL), got neither"
+    ),
+    GatedRepoError: (
+        "is given out on conditions: accept them on its page of the Hugging Face Hub, then run "
+        "'hf auth login'"
+    ),
+    RepositoryNotFoundError: (
+        "is neither a folder nor on the Hugging Face Hub: check the spelling; for a private "
+        "repository run 'hf auth login'"
+    ),
+    RevisionNotFoundError: (
+        "is on the Hugging Face Hub without the branch 'main', which is the one that is read: "
+        "download the branch you mean, and give that folder"
+    ),
+    RemoteEntryNotFoundError: (
+        "is on the Hugging Face Hub, but one of the files it lists is missing there: try again "
+        "later, or give the path of a model folder"
+    ),
+    LocalEntryNotFoundError: (
+        "is neither a folder nor completely in the local cache, and the Hugging Face Hub cannot be "
+        "reached or HF_HUB_OFFLINE is set: give the path of a model folder, or try again with a "
+        "network"
+    ),
+}
 
 
 class NamedModel(NamedTuple):
@@ -94,27 +124,9 @@ def _fetch(repo: str) -> Path:
     """Fetch a repository, or say why that failed."""
     try:
         return Path(snapshot_download(repo, allow_patterns=_WANTED))
-    except HFValidationError as error:
-        raise ModelError(
-            f"model {repo!r} must be a folder, or an id of the Hugging Face Hub (ORG/MODEL), "
-            "got neither"
-        ) from error
-    except GatedRepoError as error:
-        raise ModelError(
-            f"model {repo!r} is given out on conditions: accept them on its page of the "
-            "Hugging Face Hub, then run 'hf auth login'"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelError(
-            f"model {repo!r} is neither a folder nor on the Hugging Face Hub: check the spelling; "
-            "for a private repository run 'hf auth login'"
-        ) from error
-    except LocalEntryNotFoundError as error:
-        raise ModelError(
-            f"model {repo!r} is neither a folder nor completely in the local cache, and the "
-            "Hugging Face Hub cannot be reached or HF_HUB_OFFLINE is set: give the path of a model "
-            "folder, or try again with a network"
-        ) from error
+    except tuple(_REFUSALS) as error:
+        says = next(says for kind, says in _REFUSALS.items() if isinstance(error, kind))
+        raise ModelError(f"model {repo!r} {says}") from error
     except (HTTPError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(

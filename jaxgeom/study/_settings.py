@@ -1,36 +1,23 @@
-"""The study's five settings on one set of token embeddings: no files, no printing.
+"""The study's settings as changes of one set of token embeddings, each measured in the same way.
 
 Every setting but the baseline is one `Removal` (`fit_removal`, then `apply_removal`), with or
-without clusters, with or without directions. `ops` is the set of operations to compute with: the
-module `jaxgeom` or, in NumPy float64, `jaxgeom.reference`; both have the same names.
+without clusters, with or without directions, the leading or the least ones.
 """
 
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from scipy.cluster.vq import kmeans2
-from scipy.special import logsumexp
 
-from jaxgeom import _checks, reference
-from jaxgeom.results import Array
+from jaxgeom import _checks
+from jaxgeom.results import Array, Removal
+from jaxgeom.study._protocols import PROTOCOLS, IsotropyRange
 from jaxgeom.tasks.scores import cosine_scores, sts_scores
 
 SETTINGS = ("baseline", "zero_mean", "cluster_zero_mean", "global", "cluster_based")
 CLUSTERED = ("cluster_zero_mean", "cluster_based")
 DIRECTED = ("global", "cluster_based")
-N_RESTARTS = 10  # of k-means
-
-
-class IsotropyRange(NamedTuple):
-    """I(W) and, where the reading of the signs has one, its range over all choices of signs."""
-
-    isotropy: float
-    low: float | None
-    high: float | None
 
 
 class SettingResult(NamedTuple):
@@ -102,6 +89,70 @@ def settings(
     return results
 
 
+def least_settings(
+    ops: ModuleType,
+    tokens: Array,
+    sentence_ids: Array,
+    n_sentences: int,
+    labels: Array,
+    *,
+    n_clusters: int,
+    n_least: Sequence[int],
+    protocol: str = "ours",
+    progress: Callable[[Iterable[tuple[str, int]]], Iterable[tuple[str, int]]] = iter,
+) -> dict[tuple[str, int], SettingResult]:
+    """Measure token embeddings without the least directions of all of them, or of each cluster.
+
+    Args:
+        ops: `jaxgeom` or `jaxgeom.reference`.
+        tokens: [n d] token embeddings, neither centred nor scaled.
+        sentence_ids: [n] integers: the sentence in 0..n_sentences - 1 that each token belongs to.
+        n_sentences: number of sentences s.
+        labels: [n] integers: the cluster of each token, from `cluster`.
+        n_clusters: number of clusters that `labels` speaks of.
+        n_least: numbers m of least directions, each in 1..d - 1; the top d - m stay.
+        protocol: "ours" or "authors": how the sign of an eigenvector is read, see `PROTOCOLS`.
+        progress: wraps the settings' names, as `tqdm` does.
+
+    Returns:
+        A `SettingResult` for ("baseline", 0), ("zero_mean", 0), and each m of ("global", m) and of
+        ("cluster_based", m). A least direction may be null: null directions count among the d.
+
+    Raises:
+        TypeError: an array of the wrong dtype.
+        ValueError: a shape, a label, a sentence or a number out of range.
+
+    Numerics:
+        The directions of each cluster are found once, for the largest m.
+    """
+    n, d = _check(tokens, sentence_ids, n_sentences, protocol)
+    _checks.integer("n_clusters", n_clusters, 1, n, "number of tokens")
+    _checks.labels("labels", labels, n, n_clusters)
+    for m in n_least:
+        _checks.integer("n_least", m, 1, d - 1, "d - 1")
+    most = max(n_least, default=0)
+    fits: dict[bool, Removal] = {}
+    results = {}
+    for setting, m in progress(least_names(n_least)):
+        scope, c = (labels, n_clusters) if setting in CLUSTERED else (None, 1)
+        if setting == "baseline":
+            change = _unchanged(tokens)
+        else:
+            if (c > 1) not in fits:
+                fits[c > 1] = ops.fit_removal(
+                    tokens, scope, n_clusters=c, n_directions=most, which="least"
+                )
+            change = _changed(ops, tokens, _least(fits[c > 1], m), scope, 1)
+        results[setting, m] = _measured(ops, change, sentence_ids, n_sentences, protocol)
+    return results
+
+
+def least_names(n_least: Sequence[int]) -> list[tuple[str, int]]:
+    """Return the settings of `least_settings` with the number of directions that each removes."""
+    changed = [(setting, m) for setting in DIRECTED for m in n_least]
+    return [("baseline", 0), ("zero_mean", 0), *changed]
+
+
 def measure(
     ops: ModuleType,
     tokens: Array,
@@ -113,38 +164,6 @@ def measure(
     """Measure embeddings as they are; see `settings`, whose "baseline" this is."""
     _check(tokens, sentence_ids, n_sentences, protocol)
     return _measured(ops, _unchanged(tokens), sentence_ids, n_sentences, protocol)
-
-
-def cluster(
-    ops: ModuleType,
-    tokens: Array,
-    *,
-    n_clusters: int,
-    seed: int,
-    protocol: str = "ours",
-    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
-) -> np.ndarray:
-    """Cluster token embeddings as the protocol does.
-
-    Args:
-        ops: `jaxgeom` or `jaxgeom.reference`.
-        tokens: [n d] token embeddings, raw.
-        n_clusters: number of clusters, at most n.
-        seed: drives the initial centroids.
-        protocol: "ours" (k-means++ to convergence, the best of 10 restarts) or "authors" (SciPy's
-            `kmeans2`: random rows, 10 iterations, one start, always in NumPy).
-        progress: wraps the numbers of the restarts, as `tqdm` does.
-
-    Returns:
-        [n] int32 labels in 0..n_clusters - 1; a cluster may be empty.
-
-    Raises:
-        ValueError: more clusters than tokens, or an unknown protocol.
-    """
-    n, _ = _checks.matrix("tokens", tokens)
-    _checks.integer("n_clusters", n_clusters, 1, n, "number of tokens")
-    _checks.option("protocol", protocol, tuple(PROTOCOLS))
-    return np.asarray(PROTOCOLS[protocol].labels(ops, tokens, n_clusters, seed, progress), np.int32)
 
 
 def require_finite(tokens: np.ndarray, sentence_ids: np.ndarray) -> None:
@@ -189,14 +208,26 @@ def _unchanged(tokens: Array) -> Change:
 def _removed(
     ops: ModuleType, tokens: Array, labels: Array | None, n_clusters: int, n_directions: int
 ) -> Change:
-    """Return the tokens less their clusters' means and directions."""
+    """Return the tokens less their clusters' means and leading directions."""
     removal = ops.fit_removal(tokens, labels, n_clusters=n_clusters, n_directions=n_directions)
+    # a mean and k directions take all of k + 1 rows; float32 may leave its rounding error there
+    return _changed(ops, tokens, removal, labels, n_directions + 1)
+
+
+def _changed(
+    ops: ModuleType, tokens: Array, removal: Removal, labels: Array | None, n_spanned: int
+) -> Change:
+    """Return the tokens after a removal that takes all of a cluster of `n_spanned` rows."""
     counts = np.asarray(removal.counts)
     cluster_of = np.zeros(len(tokens), np.int32) if labels is None else np.asarray(labels)
-    # a mean and k directions take all of k + 1 rows; float32 may leave its rounding error there
-    is_zero = counts[cluster_of] <= n_directions + 1
     rows = ops.apply_removal(tokens, removal, labels)
-    return Change(rows, is_zero, int((counts == 0).sum()))
+    return Change(rows, counts[cluster_of] <= n_spanned, int((counts == 0).sum()))
+
+
+def _least(removal: Removal, m: int) -> Removal:
+    """Return the removal of the m lightest of its directions."""
+    most = removal.components.shape[1]
+    return removal._replace(components=removal.components[:, most - m :])
 
 
 def _measured(
@@ -214,58 +245,3 @@ def _measured(
         n_zero_sentences=int((n_kept == 0).sum()),
         n_empty_clusters=change.n_empty_clusters,
     )
-
-
-def _our_labels(
-    ops: ModuleType, tokens: Array, n_clusters: int, seed: int, progress: Callable
-) -> Array:
-    """Return the labels of least inertia; one call a restart, so that each can be interrupted."""
-    if ops is reference:  # free of jax
-        keys = np.random.default_rng(seed).spawn(N_RESTARTS)
-    else:
-        keys = list(jax.random.split(jax.random.key(seed), N_RESTARTS))
-    fits = (
-        ops.kmeans(tokens, n_clusters, key=keys[restart], n_init=1)
-        for restart in progress(range(N_RESTARTS))
-    )
-    return min(fits, key=lambda fit: float(fit.inertia)).labels
-
-
-def _our_isotropy(ops: ModuleType, tokens: Array) -> IsotropyRange:
-    """Return the heavier-side isotropy and the range over signs; a float32 exp would underflow."""
-    logs = ops.log_isotropy(ops.isotropy(tokens).log_partition)
-    heavier, low, high = (
-        float(np.exp(np.float64(value))) for value in (logs.heavier, logs.low, logs.high)
-    )
-    return IsotropyRange(heavier, low, high)
-
-
-def _author_labels(
-    _: ModuleType, tokens: Array, n_clusters: int, seed: int, __: Callable
-) -> np.ndarray:
-    """Return the labels of SciPy's `kmeans2` from random rows after 10 iterations."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "One of the clusters is empty")  # counted by `settings`
-        return kmeans2(np.asarray(tokens), n_clusters, iter=10, minit="points", seed=seed)[1]
-
-
-def _author_isotropy(_: ModuleType, tokens: Array) -> IsotropyRange:
-    """Return isotropy with whichever sign NumPy's solver gave each eigenvector: one of many."""
-    x = np.asarray(tokens, np.float64)
-    directions = np.linalg.eigh(x.T @ x).eigenvectors
-    blocks = np.array_split(directions, -(-x.shape[1] // 64), axis=1)  # bounds the n x d products
-    log_partition = np.concatenate([logsumexp(x @ block, axis=0) for block in blocks])
-    return IsotropyRange(float(np.exp(log_partition.min() - log_partition.max())), None, None)
-
-
-class Protocol(NamedTuple):
-    """How the tokens are clustered and how the free sign of an eigenvector is read."""
-
-    labels: Callable[[ModuleType, Array, int, int, Callable], Array]
-    isotropy: Callable[[ModuleType, Array], IsotropyRange]
-
-
-PROTOCOLS = {
-    "ours": Protocol(_our_labels, _our_isotropy),
-    "authors": Protocol(_author_labels, _author_isotropy),
-}

@@ -1,0 +1,36 @@
+"""The files that every experiment leaves behind, and its table on the console."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments._outputs import Row, write_csv, write_json, write_text
+from experiments._tables import Table, show, to_latex, to_markdown
+
+
+def publish(
+    output: Path,
+    name: str,
+    rows: Sequence[Row],
+    tables: Sequence[Table],
+    legend: str,
+    record: Row,
+    **more: Any,
+) -> None:
+    """Write NAME.json, .csv, .md and .tex and run.json into OUTPUT, then print the tables.
+
+    Args:
+        output: folder of the results.
+        name: of the experiment.
+        rows: one record for each line of NAME.json and NAME.csv, all with the same fields.
+        tables: the rows as they are read by people.
+        legend: what the tables' words and numbers mean.
+        record: run.json.
+        **more: further keys of NAME.json.
+    """
+    write_json(output / f"{name}.json", {"schema": 1, "rows": rows, **more})
+    write_csv(output / f"{name}.csv", rows)
+    write_text(output / f"{name}.md", to_markdown(tables, legend))
+    write_text(output / f"{name}.tex", to_latex(tables, legend))
+    write_json(output / "run.json", record)
+    show(tables, legend)

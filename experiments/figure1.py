@@ -1,0 +1,229 @@
+"""Figure 1: isotropy in every layer, of all tokens and of the CLS vectors, before and after tuning.
+
+    python -m experiments.figure1 --models NAME=FOLDER --data FOLDER --output out
+
+Vectors are as the encoder gives them, not centred; layer 0 is the embedding output. The first of
+`--seeds` is drawn. OUTPUT receives figure1.png and .svg, figure1.json, .csv, .md and .tex,
+run.json, and the embeddings of all layers, whose size is printed before they are computed.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+import jaxgeom
+from experiments._common import Common, Stages, main, require_valid, with_preset
+from experiments._figures import COLOURS, LABELS, LINE, THIN, save_figure, style, subplots
+from experiments._outputs import Row, run_record
+from experiments._publish import publish
+from experiments._spaces import LayeredSpace, layered_spaces
+from experiments._tables import NOTHING, Table
+from jaxgeom import reference, study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OPS = {"jax": jaxgeom, "numpy": reference}
+VECTORS = {"tokens": "all tokens", "cls": "CLS"}
+LEGENDS = {
+    "ours": "−ln I(W) in nats, higher is less isotropic: every eigenvector turned to its heavier "
+    "side, and in brackets the range over all choices of signs. Layer 0 is the embedding output. "
+    "The study draws its Figure 1 without printing a number.",
+    "authors": "−ln I(W) in nats, higher is less isotropic, with the sign that NumPy's eigh "
+    "returned for each eigenvector, one choice of many. Layer 0 is the embedding output. The study "
+    "draws its Figure 1 without printing a number.",
+}
+
+
+@dataclass(frozen=True)
+class Config(Common):
+    """Figure 1: isotropy of every layer; the flags about clusters and directions change nothing."""
+
+
+class Result(NamedTuple):
+    """What a run gives back and writes."""
+
+    rows: list[dict[str, Any]]  # one for each model, state, kind of vectors and layer
+    record: dict[str, Any]  # run.json
+
+
+def run(config: Config) -> Result:
+    """Measure every layer of every model and state; write the figure and the table.
+
+    Args:
+        config: the options.
+
+    Returns:
+        The rows as in figure1.json, and the record of the run.
+
+    Raises:
+        ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
+    """
+    config = with_preset(config)
+    require_valid(config)
+    stages = Stages()
+    rows: list[dict[str, Any]] = []
+    inputs = []
+    for space in layered_spaces(config, stages):
+        with stages("isotropy", f"{space.model} {space.state}"):
+            rows += measure(space, config)
+        inputs.append(_input(space))
+    with stages("figure"):
+        draw(rows, config.output)
+    record = run_record(config, stages.seconds, inputs)
+    publish(config.output, "figure1", rows, tables_of(rows), LEGENDS[config.protocol], record)
+    return Result(rows, record)
+
+
+def measure(space: LayeredSpace, config: Config) -> list[dict[str, Any]]:
+    """Return the rows of one model in one state: its layers' tokens, then their CLS vectors."""
+    ops = OPS[config.backend]
+    layers = range(len(space.hidden))
+    rows = []
+    for kind, title in VECTORS.items():
+        name = f"{space.model} {space.state} {title}"
+        for layer in tqdm(layers, desc=name, unit="layer", leave=False, disable=None):
+            vectors = space.vectors(kind, layer)
+            logs = log_isotropy(ops, vectors, config.protocol)
+            rows.append(_row(space, kind, layer, logs, len(vectors), config.protocol))
+    return rows
+
+
+def log_isotropy(
+    ops: ModuleType, vectors: np.ndarray, protocol: str
+) -> tuple[float, float | None, float | None]:
+    """Return ln I(W) of `vectors` [n d] and, where the signs are free, its range over them.
+
+    Ours are logarithms throughout: I itself is 0 in float64 below ln I = -745.
+    """
+    if protocol == "authors":
+        isotropy = study.PROTOCOLS[protocol].isotropy(ops, vectors).isotropy
+        return math.log(isotropy) if isotropy else -math.inf, None, None
+    rows = jax.device_put(vectors) if ops is jaxgeom else vectors
+    logs = ops.log_isotropy(ops.isotropy(rows).log_partition)
+    return float(logs.heavier), float(logs.low), float(logs.high)
+
+
+def draw(rows: Sequence[Row], output: Path) -> list[Path]:
+    """Draw one panel a model; a state that did not run is not in it."""
+    panels = [(model, list(group)) for model, group in groupby(rows, lambda row: row["model"])]
+    with style():
+        figure, axes = subplots(1, len(panels), panel=(4.2, 3.6), sharey=True)
+        for axis, (model, of_model) in zip(axes[0], panels, strict=True):
+            _panel(axis, model, of_model)
+        axes[0, 0].set_ylabel("−ln I(W)  (nats; higher: less isotropic)")
+        axes[0, 0].set_ylim(bottom=0)  # when all panels are drawn: it stops the shared autoscale
+        n_columns = min(3, 2 * len(panels))  # as wide as the panels are
+        figure.legend(handles=axes[0, 0].lines, loc="outside lower center", ncols=n_columns)
+        return save_figure(figure, output, "figure1")
+
+
+def tables_of(rows: Sequence[Row]) -> list[Table]:
+    """Return one table a model: a line for each layer, a column for each curve."""
+    return [_table(model, list(group)) for model, group in groupby(rows, lambda r: r["model"])]
+
+
+def _row(
+    space: LayeredSpace,
+    kind: str,
+    layer: int,
+    logs: tuple[float, float | None, float | None],
+    n_vectors: int,
+    protocol: str,
+) -> dict[str, Any]:
+    """Return one row of figure1.json."""
+    return {
+        "model": space.model,
+        "state": space.state,
+        "vectors": kind,
+        "layer": layer,
+        "seed": space.seed,
+        "protocol": protocol,
+        "n_vectors": n_vectors,
+        **dict(zip(("log_isotropy", "log_isotropy_low", "log_isotropy_high"), logs, strict=True)),
+    }
+
+
+def _input(space: LayeredSpace) -> dict[str, Any]:
+    """Return what run.json says of a space."""
+    return {
+        "model": space.model,
+        "state": space.state,
+        "seed": space.seed,
+        "n_layers": len(space.hidden),
+        "n_tokens": int((~space.special).sum()),
+        "n_sentences": int(space.sentence_ids[-1]) + 1,
+        "n_features": space.hidden.shape[2],
+        "n_truncated": space.n_truncated,
+    }
+
+
+def _curves(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
+    """Yield each state and kind of vectors with its rows, by layer."""
+    for (state, kind), curve in groupby(rows, lambda row: (row["state"], row["vectors"])):
+        yield state, kind, list(curve)
+
+
+def _panel(axis: "Axes", model: str, rows: Sequence[Row]) -> None:
+    """Draw the curves of one model: colour is the state, a hollow mark the CLS vectors."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  (an extra)
+
+    for state, kind, curve in _curves(rows):
+        if state == "random" and kind == "cls":
+            continue  # the control is one thin line; the table has this one too
+        axis.plot(
+            [row["layer"] for row in curve],
+            [-row["log_isotropy"] for row in curve],
+            label=f"{VECTORS[kind]}, {LABELS.get(state, state)}",
+            color=COLOURS.get(state, COLOURS["given"]),
+            linewidth=THIN if state == "random" else LINE,
+            linestyle="--" if (state, kind) == ("pretrained", "cls") else "-",
+            marker="s" if kind == "cls" else "o",
+            markerfacecolor="white" if kind == "cls" else None,
+            markersize=0 if state == "random" else None,
+        )
+    axis.set(title=model, xlabel="layer (0: embedding output)")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _table(model: str, rows: Sequence[Row]) -> Table:
+    """Return the table of one model."""
+    curves = list(_curves(rows))
+    header = ["layer", *(f"{VECTORS[kind]}, {state}" for state, kind, _ in curves)]
+    layers = zip(*(curve for _, _, curve in curves), strict=True)
+    lines = [[str(line[0]["layer"]), *map(_cell, line)] for line in layers]
+    counts = {VECTORS[kind]: curve[0]["n_vectors"] for _, kind, curve in curves}
+    vectors = "; ".join(f"{kind}: {count:,} vectors" for kind, count in counts.items())
+    title = f"{model} · −ln I · seed {rows[0]['seed']} · protocol {rows[0]['protocol']}"
+    return Table(title, header, lines, [f"{vectors}.", *_cls_notes(curves)])
+
+
+def _cell(row: Row) -> str:
+    """Return −ln I with its range over signs."""
+    low, value, high = (
+        NOTHING if row[field] is None else f"{-row[field]:.2f}"
+        for field in ("log_isotropy_high", "log_isotropy", "log_isotropy_low")
+    )
+    return value if low == NOTHING else f"{value} [{low}, {high}]"
+
+
+def _cls_notes(curves: Sequence[tuple[str, str, list[Row]]]) -> Iterator[str]:
+    """Yield for each state in how many layers the CLS vectors are the less isotropic ones."""
+    by_name = {(state, kind): curve for state, kind, curve in curves}
+    for state in dict.fromkeys(state for state, _, _ in curves):
+        pairs = list(zip(by_name[state, "tokens"], by_name[state, "cls"], strict=True))
+        n_less = sum(cls["log_isotropy"] < tokens["log_isotropy"] for tokens, cls in pairs)
+        yield f"{state}: CLS less isotropic than all tokens in {n_less} of {len(pairs)} layers."
+
+
+if __name__ == "__main__":
+    sys.exit(main(Config, run, name="figure1"))
