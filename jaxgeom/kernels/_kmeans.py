@@ -53,7 +53,7 @@ def kmeans(
         counts and inertia belong to the returned centroids.
 
     Raises:
-        TypeError: `x` is not floating, or `key` not a typed key.
+        TypeError: `x` is not floating, `key` not a typed key, or an option of the wrong kind.
         ValueError: a shape does not fit, an option is out of range, or the key is missing.
 
     Numerics:

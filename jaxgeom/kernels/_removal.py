@@ -17,7 +17,7 @@ from jaxgeom import _checks
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
 from jaxgeom.kernels._blocks import fold_blocks, plan_blocks
 from jaxgeom.kernels._linalg import eigenbasis, leading_eigenvectors, matmul
-from jaxgeom.kernels._moments import _cluster_moments, _moments, cluster_means
+from jaxgeom.kernels._moments import _cluster_moments, _moments, cluster_means, mean_of_rows
 from jaxgeom.results import Moments, Removal
 
 WHICH = ("top", "least")
@@ -111,7 +111,7 @@ def _means(
 ) -> tuple[Int[Array, " c"], Float[Array, "c d"]]:
     """Return each cluster's count and mean."""
     if labels is None:
-        labels = jnp.zeros(x.shape[0], jnp.int32)
+        return jnp.array([x.shape[0]], jnp.int32), mean_of_rows(x)[None]
     return cluster_means(x, labels, n_clusters)
 
 
