@@ -1,7 +1,7 @@
 """The study's fine-tuning: two sentences through one encoder, their cosine drawn to the gold score.
 
 Here are the recipe's settings, its loss and its one compiled step; `finetuning` runs them. What the
-study leaves open (optimiser, schedule, clipping) is as DESIGN's protocol fixes it; see the fields.
+study leaves open (optimiser, schedule, clipping) is fixed here; see the fields.
 """
 
 import dataclasses
