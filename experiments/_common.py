@@ -38,7 +38,7 @@ class Common:
     """STS-B to train on, where it is not in --data; only fine-tuning reads it."""
     split: str = "dev"
     """The part of the data that is analysed."""
-    states: tuple[State, ...] = ("random", "pretrained")
+    states: tuple[State, ...] = ("random", "pretrained", "finetuned")
     """random: fresh weights of the same config, a control; pretrained: the weights as they are;
     finetuned: trained on the training pairs first; random_finetuned: the control, trained alike."""
     seeds: tuple[int, ...] = (0,)

@@ -362,7 +362,10 @@ def test_nan_is_not_hidden_by_a_vanishing_cluster(ops):
     assert np.isnan(ops.apply_removal(x, removal, labels)[:2]).any(axis=1).all()
 
 
-def test_ratio_of_constant_data_is_nan(ops):
-    fit = ops.pca(np.full((4, 2), 4.0))
+@pytest.mark.parametrize("x", [np.full((4, 2), 4.0), np.full((1000, 2), 0.1)])
+def test_constant_data_has_no_scatter_although_its_sum_is_rounded(ops, x):
+    assert not ops.moments(x).scatter.any()
+    assert not ops.zero_mean(x).any()
+    fit = ops.pca(x)
     assert_array_equal(fit.explained_variance, [0, 0])
     assert np.isnan(fit.explained_variance_ratio).all()

@@ -41,6 +41,16 @@ def as_shape(
     return array.astype(np.float64)
 
 
+def mean_of_rows(x: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, " d"]:
+    """Return the mean of the rows, zero where there are none.
+
+    It is taken relative to the first row: a sum of equal rows is rounded, and constant data would
+    have a scatter.
+    """
+    n, d = x.shape
+    return x[0] + (x - x[:1]).mean(axis=0) if n else np.zeros(d)
+
+
 def as_labels(name: str, x: ArrayLike, length: int, n_clusters: int) -> Int64[np.ndarray, " n"]:
     """Return `x` as checked int64 labels."""
     array = as_array(name, x)

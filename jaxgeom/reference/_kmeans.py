@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from jaxgeom import _checks
-from jaxgeom.reference._arrays import as_matrix, as_shape
+from jaxgeom.reference._arrays import as_matrix, as_shape, mean_of_rows
 from jaxgeom.results import KMeans
 
 
@@ -175,5 +175,5 @@ def _means(
     moved = centroids.copy()
     for c in range(len(centroids)):
         if (labels == c).any():
-            moved[c] = x[labels == c].mean(axis=0)
+            moved[c] = mean_of_rows(x[labels == c])
     return moved

@@ -5,7 +5,7 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike
 
 from jaxgeom import _checks
-from jaxgeom.reference._arrays import as_array, as_labels, as_matrix
+from jaxgeom.reference._arrays import as_array, as_labels, as_matrix, mean_of_rows
 from jaxgeom.results import Moments
 
 
@@ -108,7 +108,6 @@ def segment_mean(
 
 def _moments(x: Float64[np.ndarray, "n d"]) -> Moments:
     """Return the moments of all rows of `x`, of which there may be none."""
-    n, d = x.shape
-    mean = x.mean(axis=0) if n else np.zeros(d)
+    mean = mean_of_rows(x)
     centred = x - mean[None, :]
-    return Moments(np.asarray(n), mean, centred.T @ centred)
+    return Moments(np.asarray(len(x)), mean, centred.T @ centred)

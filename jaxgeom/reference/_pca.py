@@ -5,7 +5,7 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike
 
 from jaxgeom import _checks
-from jaxgeom.reference._arrays import as_matrix
+from jaxgeom.reference._arrays import as_matrix, mean_of_rows
 from jaxgeom.results import PCA
 
 
@@ -43,7 +43,7 @@ def pca(x: ArrayLike, n_components: int | None = None, *, center: bool = True) -
     _checks.two_rows("x", x)
     k = min(n, d) if n_components is None else n_components
     k = _checks.integer("n_components", k, 1, min(n, d), "min(n, d)")
-    mean = x.mean(axis=0) if center else np.zeros(d)
+    mean = mean_of_rows(x) if center else np.zeros(d)
     eigenvalues, components = eigenvectors(x - mean[None, :])
     total = eigenvalues.sum()
     ratio = eigenvalues / total if total != 0 else np.full(d, np.nan)

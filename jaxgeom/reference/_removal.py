@@ -10,6 +10,7 @@ from jaxgeom.reference._arrays import (
     as_labels,
     as_labels_or_zero,
     as_matrix,
+    mean_of_rows,
 )
 from jaxgeom.reference._pca import eigenvectors
 from jaxgeom.results import Moments, Removal
@@ -63,7 +64,7 @@ def fit_removal(
     labels = as_labels_or_zero("labels", labels, len(x), n_clusters)
     clusters = [x[labels == c] for c in range(n_clusters)]
     counts = np.array([len(rows) for rows in clusters])
-    means = np.stack([rows.mean(axis=0) if len(rows) else np.zeros(d) for rows in clusters])
+    means = np.stack([mean_of_rows(rows) for rows in clusters])
     pairs = zip(clusters, means, strict=True)
     components = np.stack([_directions(rows, mean, k, which) for rows, mean in pairs])
     vanishes = (which == "top") & (k >= 1) & (counts >= 1) & (counts <= k + 1)
