@@ -18,12 +18,12 @@ SMALL = ("--n-clusters", "3", "--n-directions", "2", "--max-length", "16")
 WORDS = ("a", "man", "woman", "plays", "cuts", "the", "guitar", "red", "cat", "dog", "runs")
 
 
-def write_pairs(folder: Path) -> Path:
+def write_pairs(folder: Path, *, split: str = "dev", seed: int = 0) -> Path:
     """Write pairs of five words; the score counts the words that they share."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     pairs = [(rng.choice(WORDS, 5), rng.choice(WORDS, 5)) for _ in range(PAIRS)]
     lines = [f"{' '.join(a)},{' '.join(b)},{min(5, len({*a} & {*b}))}\n" for a, b in pairs]
-    (folder / "dev.csv").write_text("".join(lines))
+    (folder / f"{split}.csv").write_text("".join(lines))
     return folder
 
 

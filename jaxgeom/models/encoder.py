@@ -127,8 +127,14 @@ class Embeddings(nnx.Module):
         of_positions = padded if config.model_type == "roberta" else normal
 
         def embed(rows: int, init: nnx.Initializer) -> nnx.Embed:
-            options = {"embedding_init": init, "param_dtype": param_dtype, "dtype": jnp.float32}
-            return nnx.Embed(rows, config.hidden_size, rngs=rngs, **options)
+            return nnx.Embed(
+                rows,
+                config.hidden_size,
+                embedding_init=init,
+                param_dtype=param_dtype,
+                dtype=jnp.float32,
+                rngs=rngs,
+            )
 
         self.word_embeddings = embed(config.vocab_size, padded)
         self.position_embeddings = embed(config.max_position_embeddings, of_positions)

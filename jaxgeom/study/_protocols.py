@@ -1,9 +1,9 @@
 """How a protocol clusters tokens and reads the free sign of an eigenvector: ours, the authors'."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -60,6 +60,7 @@ def _our_labels(
     ops: ModuleType, tokens: Array, n_clusters: int, seed: int, progress: Callable
 ) -> Array:
     """Return the labels of least inertia; one call a restart, so that each can be interrupted."""
+    keys: Sequence[Any]
     if ops is reference:  # free of jax
         keys = np.random.default_rng(seed).spawn(N_RESTARTS)
     else:

@@ -232,7 +232,7 @@ def _collect(records: Iterable[_Record], scale: float, name: str) -> StsPairs:
         scores.append(_score(record, scale))
     if not scores:
         raise DataError(f"{name} holds no pairs")
-    array = np.array(scores, np.float64)
+    array: np.ndarray = np.array(scores, np.float64)
     if scale > 1 and len(array) >= _SCALE_SAMPLE and array.max() <= 1 and (array % 1).any():
         raise DataError(f"{name}: scores must be on the scale 0..{scale:g}, all are within 0..1")
     return StsPairs(sentences1, sentences2, array * (MAX_SCORE / scale), name)
