@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
+ROOT = Path(__file__).parents[1]
+
 install_import_hook("jaxgeom", "beartype.beartype")  # before anything imports the package
+
+# Most of the time goes into compiling: programs are shared with the other workers, with processes
+# that tests start, and with the next run. The limit, in bytes, is what makes jax lock the folder.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "xla"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**31))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax  # noqa: E402
 

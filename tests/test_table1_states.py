@@ -27,13 +27,11 @@ class Done(NamedTuple):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """All states and two seeds, in a process whose compilation cache is its own."""
+    """A run of all states and two seeds."""
     folder = tmp_path_factory.mktemp("states")
     write_pairs(folder)
     write_pairs(folder, split="train", seed=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder / "xla"))
-        return Done(folder, run(table1, folder, *FLAGS)["rows"])
+    return Done(folder, run(table1, folder, *FLAGS)["rows"])
 
 
 def weights(done: Done) -> dict[Path, int]:
@@ -80,7 +78,6 @@ def test_a_second_run_trains_and_encodes_nothing(
     done: Done, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = weights(done)
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(done.data / "xla"))
     monkeypatch.setattr("experiments._finetuned.finetune", None)
     monkeypatch.setattr("experiments._embeddings.encode", None)
     assert run(table1, done.data, *FLAGS)["rows"] == done.rows

@@ -89,16 +89,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which the second process need not compile what the first one did."""
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("xla")),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-
-
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the steps that are taken, from 0 on."""
@@ -125,7 +115,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 )
 def test_killed_and_started_again(
     whole: Path,
-    cache: dict[str, str],
     tmp_path: Path,
     steps: list[int],
     function: str,
@@ -134,7 +123,7 @@ def test_killed_and_started_again(
 ) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CHILD, tmp_path, function, str(call)],
-        env=cache,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
         capture_output=True,
         text=True,
         check=False,

@@ -183,21 +183,33 @@ class Layer(nnx.Module):
         self, hidden: Float[Array, "b s h"], bias: Float[Array, "b 1 s s"], **dropout: Any
     ) -> Float[Array, "b s h"]:
         """Return the next layer's input."""
-        attended = self.attention_output(self.attend(hidden, bias, **dropout))
+        attended = _of_tokens(self.attention_output, self.attend(hidden, bias, **dropout))
         hidden = self.attention_norm(hidden + self.dropout(attended, **dropout))
         activation = _ACTIVATIONS[self.config.hidden_act]
-        expanded = activation(self.intermediate(hidden))
-        return self.output_norm(hidden + self.dropout(self.output(expanded), **dropout))
+        expanded = activation(_of_tokens(self.intermediate, hidden))
+        output = _of_tokens(self.output, expanded)
+        return self.output_norm(hidden + self.dropout(output, **dropout))
 
     def attend(
         self, hidden: Float[Array, "b s h"], bias: Float[Array, "b 1 s s"], **dropout: Any
     ) -> Float[Array, "b s h"]:
         """Return every token's weighted mean of its segment's values, heads side by side."""
         b, s, h = hidden.shape
-        heads = self.query_key_value(hidden).reshape(b, s, 3, self.config.num_attention_heads, -1)
+        projected = _of_tokens(self.query_key_value, hidden)
+        heads = projected.reshape(b, s, 3, self.config.num_attention_heads, -1)
         query, key, value = heads.transpose(2, 0, 3, 1, 4)
         context = _attention(query, key, value, bias, partial(self.attention_dropout, **dropout))
         return context.transpose(0, 2, 1, 3).reshape(b, s, h)
+
+
+def _of_tokens(linear: nnx.Linear, hidden: Float[Array, "b s h"]) -> Float[Array, "b s m"]:
+    """Apply a product to every token, all rows as one matrix.
+
+    The weights' gradient is then a plain product too, which on a CPU takes half as long as the one
+    that sums over two axes.
+    """
+    b, s, h = hidden.shape
+    return linear(hidden.reshape(b * s, h)).reshape(b, s, -1)
 
 
 def _attention(
