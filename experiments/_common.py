@@ -18,11 +18,16 @@ from jaxgeom.training.siamese import SiameseConfig
 State = Literal["random", "pretrained", "finetuned", "random_finetuned"]
 
 PRESETS: dict[str, dict[str, Any]] = {
+    "mini": {
+        "models": ("mini-bert", "mini-roberta"),
+        "data": "mini-sts",
+        "states": ("random", "pretrained", "finetuned"),
+    },
     "paper": {
         "models": ("bert-base-uncased", "roberta-base"),
         "data": "sentence-transformers/stsb",
         "seeds": (0, 1, 2, 3, 4),
-    }
+    },
 }
 
 
@@ -31,9 +36,9 @@ class Common:
     """Options that experiments share; `main` makes flags of them."""
 
     models: tuple[str, ...] = ()
-    """Encoders: NAME=FOLDER, a folder, or a Hub id."""
+    """Encoders: NAME=FOLDER, a folder, a built-in one, or a Hub id."""
     data: str | None = None
-    """STS-B: a folder, a file, or a Hub data set id."""
+    """STS-B: a folder, a file, or a Hub data set id; or mini-sts, which needs none."""
     train: str | None = None
     """STS-B to train on, where it is not in --data; only fine-tuning reads it."""
     split: str = "dev"
@@ -71,11 +76,13 @@ class Common:
     """Folder of MODEL-STATE-SEED.npy to read instead of clustering."""
     output: Path = Path("out")
     """Folder of the results, the labels and the cached embeddings."""
-    preset: Literal["paper"] | None = None
-    """paper: BERT and RoBERTa base and STS-B from the Hub, 5 seeds; other flags win over it."""
+    preset: Literal["mini", "paper"] | None = None
+    """mini: the built-in small models on mini-sts; paper: BERT and RoBERTa base and STS-B from the
+    Hub, 5 seeds. Other flags win over it."""
 
 
 C = TypeVar("C", bound=Common)
+Options = TypeVar("Options")  # a frozen dataclass; not all commands share the common ones
 
 
 class Stages:
@@ -97,13 +104,16 @@ class Stages:
 
 
 def with_preset(config: C) -> C:
-    """Return the options with the preset's values where they still have their defaults."""
+    """Return the options with the preset's values where they still have the common defaults.
+
+    An experiment's own default, for what it is made for, stays.
+    """
     if config.preset is None:
         return config
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    common = {field.name: field.default for field in dataclasses.fields(Common)}
     preset = PRESETS[config.preset]
     return dataclasses.replace(
-        config, **{k: v for k, v in preset.items() if getattr(config, k) == defaults[k]}
+        config, **{k: v for k, v in preset.items() if getattr(config, k) == common[k]}
     )
 
 
@@ -122,8 +132,8 @@ def require_valid(config: Common) -> None:
 
 
 def main(
-    config_type: type[C],
-    run: Callable[[C], object],
+    config_type: type[Options],
+    run: Callable[[Options], object],
     *,
     name: str,
     args: Sequence[str] | None = None,

@@ -139,7 +139,7 @@ class Embeddings(nnx.Module):
         self.word_embeddings = embed(config.vocab_size, padded)
         self.position_embeddings = embed(config.max_position_embeddings, of_positions)
         self.token_type_embeddings = embed(config.type_vocab_size, normal)
-        self.norm = _layer_norm(config, rngs, param_dtype)
+        self.norm = layer_norm(config, rngs, param_dtype)
         self.dropout = nnx.Dropout(config.hidden_dropout_prob)
 
     def __call__(
@@ -172,10 +172,10 @@ class Layer(nnx.Module):
         self.config = config
         self.query_key_value = linear(h, 3 * h)  # one product is faster than three
         self.attention_output = linear(h, h)
-        self.attention_norm = _layer_norm(config, rngs, param_dtype)
+        self.attention_norm = layer_norm(config, rngs, param_dtype)
         self.intermediate = linear(h, m)
         self.output = linear(m, h)
-        self.output_norm = _layer_norm(config, rngs, param_dtype)
+        self.output_norm = layer_norm(config, rngs, param_dtype)
         self.dropout = nnx.Dropout(config.hidden_dropout_prob)
         self.attention_dropout = nnx.Dropout(config.attention_probs_dropout_prob)
 
@@ -234,7 +234,7 @@ def _attention(
     return product("bnqk,bnkd->bnqd", dropout(weights).astype(value.dtype), value) / total
 
 
-def _layer_norm(config: EncoderConfig, rngs: nnx.Rngs, param_dtype: DTypeLike) -> nnx.LayerNorm:
+def layer_norm(config: EncoderConfig, rngs: nnx.Rngs, param_dtype: DTypeLike) -> nnx.LayerNorm:
     """Layer normalisation in float32, by the variance about the mean."""
     return nnx.LayerNorm(
         config.hidden_size,

@@ -1,6 +1,7 @@
-"""Which model is meant by a name: a folder, or a repository on the Hugging Face Hub."""
+"""Which model is meant by a name: a folder, a built-in one, or a repository on the Hub."""
 
 import re
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ from jaxgeom.models.tokens import TOKENIZER_FILES
 # What is read here; repositories hold the same weights again in other libraries' formats.
 _WANTED = ["config.json", "model*.safetensors", "model.safetensors.index.json", *TOKENIZER_FILES]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+# Small models that are part of the package, a folder each.
+BUILTIN = resources.files("jaxgeom.models") / "builtin"
 
 # What the Hub's errors mean for whoever named a model, and the way out; the first that fits.
 _REFUSALS: dict[type[Exception], str] = {
@@ -94,8 +98,9 @@ def resolve_model(name: str | Path) -> Path:
     """Return the folder of a model, which is fetched if need be.
 
     Args:
-        name: A folder; or, where there is none of that name, the id of a repository on the
-            Hugging Face Hub. A copy that was fetched before serves without a network.
+        name: A folder; or, where there is none of that name, a built-in model ("mini-bert",
+            "mini-roberta"); or the id of a repository on the Hugging Face Hub, of which a copy
+            that was fetched before serves without a network.
 
     Returns:
         A folder with a `config.json`.
@@ -111,7 +116,15 @@ def resolve_model(name: str | Path) -> Path:
         return folder
     if _is_path(name):
         raise ModelError(f"{name} must be a model folder: there is no such folder")
-    return _checked(_fetch(str(name)), str(name))
+    return _builtin(str(name)) or _checked(_fetch(str(name)), str(name))
+
+
+def _builtin(name: str) -> Path | None:
+    """Return the folder of a built-in model, if there is one of that name."""
+    folder = BUILTIN / name
+    if _NAME.fullmatch(name) and isinstance(folder, Path) and folder.is_dir():
+        return folder
+    return None
 
 
 def _is_path(name: str | Path) -> bool:

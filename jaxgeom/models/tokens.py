@@ -41,6 +41,11 @@ class Tokenizer:
         self._backend = backend
         self._files = tuple(files)
 
+    @property
+    def vocab_size(self) -> int:
+        """Entries of the vocabulary, special tokens included."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
     def encode(self, sentences: Sequence[str], *, max_length: int = 128) -> list[Tokenized]:
         """Turn sentences into tokens.
 

@@ -68,7 +68,7 @@ def load_encoder(folder: str | Path, *, dtype: DTypeLike = jnp.float32) -> Encod
     """
     folder = Path(folder)
     config = read_config(folder)
-    tensors = _read_tensors(folder, config.model_type)
+    tensors = read_tensors(folder, config.model_type)
     encoder = nnx.eval_shape(lambda: Encoder(config, rngs=nnx.Rngs(0), dtype=dtype))
     parameters = list(nnx.to_flat_state(nnx.state(encoder, nnx.Param)))
     _check_tensors(folder, tensors, _shapes(parameters))
@@ -119,19 +119,26 @@ def save_encoder(encoder: Encoder, folder: str | Path, *, source: str | Path | N
     Raises:
         ModelError: If `source` is not a folder of a model with the encoder's config.
     """
-    folder = Path(folder)
     config: dict[str, Any] = encoder.config.to_dict()
-    tensors = _scatter(encoder)
+    tensors = to_tensors(encoder)
     if source is not None:
         config = _source_config(Path(source), encoder.config) | {
             "architectures": config["architectures"]
         }
         tensors |= _read_pooler(Path(source), encoder.config.model_type)
+    write_model(Path(folder), config, tensors)
+
+
+def write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:
+    """Write a model's `config.json` and `model.safetensors`, each whole or not there.
+
+    The config asks for float32, in whatever precision the tensors are stored.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(config | {"dtype": "float32"}, indent=2, sort_keys=True) + "\n"
+    text = json.dumps({**config, "dtype": "float32"}, indent=2, sort_keys=True) + "\n"
     _write(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
     metadata = {"format": "pt"}  # Hugging Face's reader insists on it
-    _write(folder / "model.safetensors", lambda path: save_file(tensors, path, metadata))
+    _write(folder / "model.safetensors", lambda path: save_file(dict(tensors), path, metadata))
 
 
 def _names(path: _Path) -> list[str]:
@@ -161,8 +168,8 @@ def _gather(path: _Path, tensors: Mapping[str, np.ndarray]) -> jax.Array:
     return jnp.asarray(tensor.T if path[-1] == "kernel" else tensor)
 
 
-def _scatter(encoder: Encoder) -> _Tensors:
-    """Take an encoder apart: the inverse of `_gather` for all its parameters."""
+def to_tensors(encoder: Encoder) -> _Tensors:
+    """Return an encoder's weights under their bare names, as a checkpoint holds them, float32."""
     tensors: _Tensors = {}
     for path, param in nnx.to_flat_state(nnx.state(encoder, nnx.Param)):
         value = np.asarray(param[...], dtype=np.float32)
@@ -191,7 +198,7 @@ def _check_tensors(
         raise ModelError("\n  ".join([f"{described}, but:", *problems]))
 
 
-def _read_tensors(folder: Path, model_type: str, only: str = "") -> _Tensors:
+def read_tensors(folder: Path, model_type: str, only: str = "") -> _Tensors:
     """Read the tensors of a folder whose bare name starts with `only`, under their bare names."""
     tensors: _Tensors = {}
     for path in _weight_files(folder):
@@ -260,7 +267,7 @@ def _source_config(source: Path, config: EncoderConfig) -> dict[str, Any]:
 
 def _read_pooler(source: Path, model_type: str) -> _Tensors:
     """Return a source's pooler, if it has one."""
-    return _read_tensors(source, model_type, only=_POOLER)
+    return read_tensors(source, model_type, only=_POOLER)
 
 
 def _write(path: Path, write: Callable[[Path], Any]) -> None:

@@ -1,11 +1,12 @@
 """STS-B readers: pairs of sentences with a gold score in 0..5, from files or from the Hub.
 
-Four kinds of source, each with its declared columns and scale; whatever does not fit them is an
+Five kinds of source, each with its declared columns and scale; whatever does not fit them is an
 error that names the line, never a row left out:
 
 * `{train,dev,test}.csv`: commas, no header: sentence1, sentence2, score in 0..5.
 * `{train,dev}.tsv` of GLUE: tabs, a header that names the columns, score in 0..5.
 * `sts-{train,dev,test}.csv`, the original: tabs, no header, seven columns or more, score in 0..5.
+* `mini-sts`, which is made up here and needs no file; see `jaxgeom.tasks.mini_sts`.
 * a data set on the Hub, of those in `HUB`.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxgeom import _checks
+from jaxgeom.tasks._pairs import draw_pairs
 
 SPLITS = ("train", "dev", "test")
 QUOTING = ("plain", "default")
@@ -54,6 +56,10 @@ HUB = {
 _HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
+MINI_STS = "mini-sts"
+MINI_STS_PAIRS = {"train": 2500, "dev": 1000, "test": 1000}
+
+
 class _Record(NamedTuple):
     """One pair as its source has it, and where it stands there."""
 
@@ -67,8 +73,8 @@ def read_sts(source: str | Path, *, split: str = "dev", quoting: str = "plain") 
     """Return the sentence pairs of an STS-B source.
 
     Args:
-        source: a folder with one of the layouts above, a file of one of them, or the id of a data
-            set in `HUB`. What exists on disk comes first.
+        source: a folder with one of the layouts above, a file of one of them, "mini-sts", or the
+            id of a data set in `HUB`. What exists on disk comes first.
         split: "train", "dev" or "test"; ignored where `source` is a file.
         quoting: how the layouts with tabs are read. "plain": a quotation mark is a character like
             any other, as their makers meant it. "default": as csv and pandas read by default, where
@@ -102,10 +108,39 @@ def read_sts(source: str | Path, *, split: str = "dev", quoting: str = "plain") 
     if path.is_file():
         return _collect(_records_in(path, quoting), MAX_SCORE, str(path))
     name = str(source)
+    if name == MINI_STS:
+        return made_up(split)
     if name not in HUB:
-        known = ", ".join(HUB)
-        raise DataError(f"{name} is no file, no folder and none of the Hub data sets {known}")
+        known = f"{MINI_STS}, {', '.join(HUB)}"
+        raise DataError(f"{name} is no file, no folder and none of the data sets {known}")
     return _collect(_records_on_hub(name, split), HUB[name].scale, f"{name}:{split}")
+
+
+def made_up(split: str, *, n_pairs: int | None = None, seed: int = 0) -> StsPairs:
+    """Return pairs of mini-sts.
+
+    Args:
+        split: "train", "dev" or "test"; no two share a combination of template and words.
+        n_pairs: How many; those of `MINI_STS_PAIRS` if not given. A larger set begins with the
+            same pairs.
+        seed: Another one draws other pairs; 0 is what `read_sts` gives.
+
+    Returns:
+        `StsPairs`, the same on every machine.
+
+    Raises:
+        ValueError: `split` is unknown, or a number is out of range.
+
+    Example:
+        >>> made_up("dev", n_pairs=9).scores.tolist()[:1]
+        [5.0]
+    """
+    _checks.option("split", split, SPLITS)
+    number = MINI_STS_PAIRS[split] if n_pairs is None else _checks.integer("n_pairs", n_pairs, 1)
+    _checks.integer("seed", seed, 0)
+    pairs = draw_pairs(split, number, seed)
+    records = (_Record(f"{MINI_STS}, pair {i}", *pair[:3]) for i, pair in enumerate(pairs))
+    return _collect(records, MAX_SCORE, f"{MINI_STS}:{split}")
 
 
 def _file_in(folder: Path, split: str) -> Path:

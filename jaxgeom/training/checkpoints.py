@@ -1,6 +1,6 @@
-"""A run's state on disk: one folder an epoch, which is whole or not there.
+"""A run's state on disk: one folder a checkpoint, which is whole or not there.
 
-RUN/checkpoints/epoch-0002 holds
+RUN/checkpoints/epoch-0002 (or step-0400, where steps are counted) holds
 
 * `state.safetensors`: weights and optimiser, flat, under their paths in the tree;
 * `state.json`: epoch, step, the log so far, and the identity of the run: everything that shapes its
@@ -27,7 +27,7 @@ from safetensors.numpy import load_file, save_file
 FORMAT = 1  # raise it whenever the same run would write other files
 CHECKPOINTS = "checkpoints"  # their folder within the run's; also for what is not finished yet
 STATE, TENSORS = "state.json", "state.safetensors"
-_NAME = re.compile(r"epoch-(\d{4,})")
+_NAME = re.compile(r"(?:epoch|step)-(\d{4,})")
 
 Record = dict[str, Any]  # one line of a log
 
@@ -37,27 +37,31 @@ class CheckpointError(ValueError):
 
 
 class Checkpoint(NamedTuple):
-    """A run between two epochs."""
+    """A run between two epochs, or between two steps."""
 
     params: Any  # a tree of arrays
     opt_state: Any  # optax's
-    epoch: int  # epochs that are behind it
+    epoch: int  # whole epochs that are behind it
     step: int  # optimiser steps that are behind it
     log: list[Record]
 
 
-def save_checkpoint(run: Path, checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of an epoch, then remove those of earlier ones.
+def save_checkpoint(
+    run: Path, checkpoint: Checkpoint, identity: Mapping[str, Any], *, by: str = "epoch"
+) -> Path:
+    """Write a checkpoint, then remove the earlier ones.
 
     Args:
         run: The run's folder.
         checkpoint: What to write.
         identity: Everything that shapes the run's weights, as JSON.
+        by: What the run's checkpoints are numbered by, "epoch" or "step".
 
     Returns:
         The checkpoint's folder.
     """
-    target = run / CHECKPOINTS / f"epoch-{checkpoint.epoch:04d}"
+    number = {"epoch": checkpoint.epoch, "step": checkpoint.step}[by]
+    target = run / CHECKPOINTS / f"{by}-{number:04d}"
     header = {
         "format": FORMAT,
         "identity": dict(identity),
@@ -178,8 +182,8 @@ def to_jsonl(records: Sequence[Record]) -> str:
 
 
 def _checkpoints(run: Path) -> list[tuple[int, Path]]:
-    """Return the epoch and the folder of every checkpoint of a run, in order."""
-    named = ((_NAME.fullmatch(path.name), path) for path in (run / CHECKPOINTS).glob("epoch-*"))
+    """Return the number and the folder of every checkpoint of a run, in order."""
+    named = ((_NAME.fullmatch(path.name), path) for path in (run / CHECKPOINTS).glob("*-*"))
     return sorted((int(match[1]), path) for match, path in named if match)
 
 

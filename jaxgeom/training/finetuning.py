@@ -193,8 +193,13 @@ def _record(run: Run, final: Checkpoint, train: StsPairs, dev: StsPairs) -> dict
         "dev": {"name": dev.name, "n_pairs": len(dev.scores)},
         "n_steps": final.step,
         "epochs": [record for record in final.log if "mean_loss" in record],
-        "versions": {name: _version(name) for name in _VERSIONS},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of what shapes the weights of a run."""
+    return {name: _version(name) for name in _VERSIONS}
 
 
 def _version(package: str) -> str | None:
