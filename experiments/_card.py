@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxgeom.training.corpus import Corpus
+from jaxgeom.training.mlm import HIDDEN_IN_EVALUATION
 
 _CURVE_LINES = 12  # of the held-out curve, at most
 _NAMES = {"bert": "BERT", "roberta": "RoBERTa"}
@@ -108,7 +109,8 @@ def _held_out(record: Mapping[str, Any]) -> str:
     ]
     table = _table(["step", "training loss", "held-out loss", "held-out accuracy"], lines)
     return (
-        f"Of the hidden tokens the weights as stored find {record['held_out_accuracy']:.3f} "
+        f"With {100 * HIDDEN_IN_EVALUATION:g} % of the tokens hidden, the weights as stored find "
+        f"{record['held_out_accuracy']:.3f} of these "
         f"(the most frequent token: {record['unigram_accuracy']:.3f}); "
         f"their loss is {record['held_out_loss']:.3f} nats "
         f"(by frequency alone: {record['unigram_loss']:.3f}).\n\n"

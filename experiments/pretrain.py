@@ -56,6 +56,8 @@ class Config:
     """Of everything but biases and layer normalisation."""
     warmup: float = MLMConfig.warmup
     """Share of the steps over which the learning rate rises; then it falls to 0."""
+    masked_share: float = MLMConfig.masked_share
+    """Share of the tokens that are hidden in training; 0.15 when measuring on held-out text."""
     held_out: float = MLMConfig.held_out_share
     """Share of the sentences that are never trained on."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -117,6 +119,7 @@ def recipe_of(config: Config) -> MLMConfig:
         learning_rate=config.lr,
         weight_decay=config.weight_decay,
         warmup=config.warmup,
+        masked_share=config.masked_share,
         held_out_share=config.held_out,
         dtype=config.dtype,
     )

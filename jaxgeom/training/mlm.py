@@ -2,7 +2,8 @@
 
 Dropout is off: a model this small, which sees each sentence a handful of times and never twice
 under the same mask, has nothing to be kept from learning by heart. Its config carries the usual 0.1
-for the fine-tuning that follows.
+for the fine-tuning that follows. More tokens are hidden than in BERT, since each one hidden is one
+to learn from (Wettig et al., 2023); what is measured on held-out text is measured with BERT's 15 %.
 """
 
 import dataclasses
@@ -23,6 +24,8 @@ from jaxgeom.training.masking import Vocabulary, mask_tokens
 from jaxgeom.training.optimizer import adamw
 from jaxgeom.training.siamese import DTYPES
 from jaxgeom.training.vocabulary import SPECIAL
+
+HIDDEN_IN_EVALUATION = 0.15  # share of the tokens; held-out figures are comparable to others'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +50,7 @@ class MLMConfig:
     weight_decay: float = 0.01  # not on biases and layer normalisation
     warmup: float = 0.06  # share of the steps over which the rate rises; then it falls to 0
     max_grad_norm: float = 1.0
-    masked_share: float = 0.15  # of the tokens
+    masked_share: float = 0.25  # of the tokens, in training; see `HIDDEN_IN_EVALUATION`
     held_out_share: float = 0.01  # of the sentences
     dtype: str = "float32"  # of matrix products; weights and optimiser are float32 in any case
 
@@ -143,7 +146,7 @@ def find_masked(
     return Found(jnp.sum(weights * losses), jnp.sum(weights * correct), jnp.sum(weights))
 
 
-@partial(jax.jit, static_argnames=("graphdef", "vocabulary", "share"))
+@partial(jax.jit, static_argnames=("graphdef", "vocabulary"))
 def evaluation_step(
     params: Any,
     rows: Rows,
@@ -152,12 +155,11 @@ def evaluation_step(
     *,
     graphdef: nnx.GraphDef,
     vocabulary: Vocabulary,
-    share: float,
 ) -> Found:
     """Return how well a batch's hidden tokens are found; which ones, `key` and `index` decide."""
     model = nnx.merge(graphdef, params)
     key = jax.random.fold_in(key, index)
-    return find_masked(model, rows, vocabulary, share=share, key=key)
+    return find_masked(model, rows, vocabulary, share=HIDDEN_IN_EVALUATION, key=key)
 
 
 @partial(

@@ -97,11 +97,7 @@ def evaluate_held_out(run: MLMRun, params: Any) -> dict[str, float]:
         {"held_out_loss": nats a hidden token, "held_out_accuracy": share of them found}.
     """
     key = _keys(run.seed)[2]
-    options = {
-        "graphdef": run.graphdef,
-        "vocabulary": run.vocabulary,
-        "share": run.config.masked_share,
-    }
+    options = {"graphdef": run.graphdef, "vocabulary": run.vocabulary}
     size = run.config.batch_size
     found = [
         jax.device_get(evaluation_step(params, rows, key, index, **options))

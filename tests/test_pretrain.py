@@ -1,0 +1,343 @@
+"""Pre-training end to end: text in, a model folder out, also where it is killed on the way."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from tiny_corpus import EVERY, RECIPE, sentences, write_corpus
+
+from experiments import pretrain as command
+from experiments._common import main
+from jaxgeom.models import Rows, encode, load_encoder, load_tokenizer, resolve_model
+from jaxgeom.models.masked_lm import load_masked_lm
+from jaxgeom.tasks import DataError
+from jaxgeom.training import CheckpointError, DivergenceError, mlm_loop
+from jaxgeom.training.corpus import read_corpus, split_corpus
+from jaxgeom.training.mlm_loop import epoch_rows
+from jaxgeom.training.pretraining import pretrain, unigram_baseline
+from jaxgeom.training.vocabulary import SPECIAL, train_tokenizer
+
+TESTS = Path(__file__).parent
+
+# A process of its own that pre-trains into sys.argv[1], and is killed by the kernel when it calls
+# the function sys.argv[2] for the n-th time, n = sys.argv[3].
+CHILD = """
+import importlib, os, signal, sys
+from tiny_corpus import *
+from jaxgeom.training.pretraining import pretrain
+
+folder, name, number = sys.argv[1:]
+module, _, attribute = name.rpartition(".")
+module = importlib.import_module(module)
+function, calls = getattr(module, attribute), []
+
+def deadly(*args, **kwargs):
+    calls.append(args)
+    if len(calls) == int(number):
+        if attribute == "save_file":  # in the middle of it
+            function(*args, **kwargs)
+            os.truncate(args[1], os.path.getsize(args[1]) // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*args, **kwargs)
+
+setattr(module, attribute, deadly)
+pretrain(sentences(), seed=0, folder=folder, config=RECIPE, every=EVERY)
+"""
+
+
+def train(folder: Path, **changes: Any) -> Path:
+    options: dict[str, Any] = {"seed": 0, "config": RECIPE, "every": EVERY} | changes
+    return pretrain(options.pop("sentences", sentences()), folder=folder, **options)
+
+
+def sha256(model: Path) -> str:
+    return hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    """The log but for the one thing in it that is a matter of the clock."""
+    records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [{k: v for k, v in r.items() if k != "steps_per_second"} for r in records]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing has interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which the second process need not compile what the first one did."""
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("xla")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the steps that are taken, from 0 on."""
+    taken: list[int] = []
+    original = mlm_loop.train_step
+
+    def counted(params, opt_state, rows, key, step, **static):
+        taken.append(step)
+        return original(params, opt_state, rows, key, step, **static)
+
+    monkeypatch.setattr(mlm_loop, "train_step", counted)
+    return taken
+
+
+def test_what_a_run_leaves(whole: Path) -> None:
+    model = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert files(whole) == {
+        "metrics.jsonl",
+        *(f"model/{name}" for name in {*model, "training.json"}),
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_config.json",
+    }
+    log = log_of(whole)
+    assert [record["step"] for record in log] == [3, 6, 7]
+    record = json.loads((whole / "model" / "training.json").read_text())
+    assert record["n_steps"] == 7
+    assert [r["held_out_loss"] for r in record["curve"]] == [r["held_out_loss"] for r in log]
+    assert record["held_out_loss"] == pytest.approx(log[-1]["held_out_loss"], rel=1e-6)
+    assert log[-1]["mean_loss"] < log[0]["mean_loss"]
+    assert load_encoder(whole / "model").config == RECIPE.encoder_config(
+        load_tokenizer(whole / "model").vocab_size
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "first_step"),
+    [
+        ("jaxgeom.training.pretraining.train_tokenizer", 1, 0),
+        ("jaxgeom.training.mlm_loop.train_step", 5, 3),  # between two checkpoints
+        ("jaxgeom.training.checkpoints.save_file", 2, 3),  # half of the second one is written
+        ("jaxgeom.training.pretraining.write_json", 1, 7),  # the model lacks its record
+    ],
+)
+def test_killed_and_started_again(
+    whole: Path,
+    cache: dict[str, str],
+    tmp_path: Path,
+    steps: list[int],
+    function: str,
+    call: int,
+    first_step: int,
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, tmp_path, function, str(call)],
+        env=cache,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    model = train(tmp_path)
+    assert steps == list(range(first_step, RECIPE.n_steps))
+    assert log_of(tmp_path) == log_of(whole)
+    assert sha256(model) == sha256(whole / "model")
+    assert files(tmp_path) == files(whole)  # no temporary one is left
+
+
+def test_finished_run_trains_nothing(whole: Path, steps: list[int]) -> None:
+    before = sha256(whole / "model")
+    assert train(whole) == whole / "model"
+    assert steps == []
+    assert sha256(whole / "model") == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, "seed is 0 there and 1 here"),
+        (
+            {"config": dataclasses.replace(RECIPE, learning_rate=1e-4)},
+            r"learning_rate is 0\.01 there and 0\.0001 here",
+        ),
+        ({"sentences": sentences()[:150]}, "text is '[0-9a-f]{64}' there and"),
+        ({"stored": "bfloat16"}, "stored is 'float32' there and 'bfloat16' here"),
+    ],
+)
+def test_model_of_another_run_is_refused(whole: Path, changes: dict, message: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"model belongs to another run \(.*{message}"):
+        train(whole, **changes)
+
+
+def test_learning_rate_too_high_says_the_step(tmp_path: Path) -> None:
+    recipe = dataclasses.replace(RECIPE, learning_rate=1e30)
+    with pytest.raises(DivergenceError, match=r"got nan at step 3 of 7 \(learning_rate 1e\+30\)"):
+        train(tmp_path, config=recipe)
+    assert not (tmp_path / "model").exists()
+
+
+def test_held_out_masks_are_always_the_same_and_padding_counts_for_nothing(whole: Path) -> None:
+    """The saved model, asked again in one batch of all rows, says what the record says."""
+    from jaxgeom.training.mlm import evaluation_step  # noqa: F401  (compiled by the run)
+
+    record = json.loads((whole / "model" / "training.json").read_text())
+    assert record["held_out"]["n_rows"] % RECIPE.batch_size == 0
+    model, tokenizer = load_masked_lm(whole / "model"), load_tokenizer(whole / "model")
+    assert model.encoder.config.vocab_size == tokenizer.vocab_size
+
+
+def test_every_row_has_its_turn_once_an_epoch() -> None:
+    first, second = epoch_rows(0, 0, 50), epoch_rows(0, 1, 50)
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert first.tolist() != second.tolist()
+    assert epoch_rows(1, 0, 50).tolist() != first.tolist()
+
+
+def rows_of(ids: list[list[int]]) -> Rows:
+    array = np.array(ids, np.int32)
+    return Rows(array, np.ones_like(array), np.zeros_like(array))
+
+
+def test_unigram_baseline_by_hand() -> None:
+    """Counts 3, 1, 0 of the ids 5, 6, 7, each one more: shares 4/7, 2/7, 1/7."""
+    baseline = unigram_baseline(rows_of([[2, 5, 5, 5, 6, 3]]), rows_of([[2, 5, 7, 3]]), 5)
+    assert baseline["unigram_accuracy"] == 0.5
+    assert baseline["unigram_loss"] == pytest.approx((np.log(7 / 4) + np.log(7)) / 2)
+
+
+@pytest.mark.parametrize("arch", ["bert", "roberta"])
+def test_tokenizer(arch: str, tmp_path: Path) -> None:
+    made = sentences(2000)
+    for name in ("one", "two"):  # training is deterministic
+        train_tokenizer(made, tmp_path / name, arch=arch, vocab_size=300, max_length=16)
+    content = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
+    assert content[0] == content[1]
+    tokenizer = load_tokenizer(tmp_path / "one")
+    special = SPECIAL[arch]
+    (tokens,) = tokenizer.encode(["A red boat crosses the lake"])
+    assert tokens.ids[[0, -1]].tolist() == [special.ids[special.begin], special.ids[special.end]]
+    assert tokens.special.sum() == 2
+    assert len(tokens.ids) == 8 if arch == "bert" else len(tokens.ids) >= 8
+    lower = tokenizer.encode(["a red boat crosses the lake"])[0]
+    assert (lower.ids.tolist() == tokens.ids.tolist()) == (arch == "bert")
+
+
+@pytest.mark.parametrize("arch", ["bert", "roberta"])
+def test_tokenizer_opens_in_transformers(arch: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    train_tokenizer(sentences(500), tmp_path, arch=arch, vocab_size=300, max_length=16)
+    ours, theirs = load_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("The old dog watches a boat.", "three quiet lakes, rain"):
+        assert theirs(text)["input_ids"] == ours.encode([text])[0].ids.tolist()
+    special = SPECIAL[arch]
+    assert (theirs.mask_token_id, theirs.pad_token_id) == (special.mask_id, special.pad_id)
+    assert theirs.model_max_length == 16
+    masked = theirs(f"the {special.mask} dog")["input_ids"]
+    assert masked.count(special.mask_id) == 1
+
+
+def test_corpus(tmp_path: Path) -> None:
+    corpus = read_corpus(write_corpus(tmp_path))
+    assert corpus.sentences == sentences()
+    assert [(file.name, file.n_sentences) for file in corpus.files] == [
+        ("a.txt", 100),
+        ("b.txt", 101),
+    ]
+    content = (tmp_path / "a.txt").read_bytes()
+    assert corpus.files[0].sha256 == hashlib.sha256(content).hexdigest()
+    parts = split_corpus(corpus.sentences, share=0.2, seed=3)
+    assert sorted(parts.train + parts.held_out) == sorted(corpus.sentences)
+    fewer = split_corpus(corpus.sentences[:50], share=0.2, seed=3)
+    assert set(fewer.held_out) == set(parts.held_out) & set(corpus.sentences[:50])
+    assert parts.held_out != split_corpus(corpus.sentences, share=0.2, seed=4).held_out
+
+
+def test_corpus_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="must be a folder of text files: there is no such folder"):
+        read_corpus(tmp_path / "none")
+    with pytest.raises(DataError, match=r"there is no \*\.txt in it"):
+        read_corpus(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"\n\n")
+    with pytest.raises(DataError, match="must hold one sentence or more, got empty files"):
+        read_corpus(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"fine\n\xff\n")
+    with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8"):
+        read_corpus(tmp_path)
+    with pytest.raises(ValueError, match="share must leave sentences on both sides, got 0.5 for"):
+        split_corpus(["alone"], share=0.5, seed=0)
+
+
+def run(folder: Path, **changes: Any) -> int:
+    flags = {
+        "corpus": write_corpus(folder / "corpus"),
+        "output": folder / "tiny-bert",
+        "steps": RECIPE.n_steps,
+        "vocab_size": RECIPE.vocab_size,
+        "hidden_size": RECIPE.hidden_size,
+        "layers": RECIPE.num_hidden_layers,
+        "heads": RECIPE.num_attention_heads,
+        "intermediate_size": RECIPE.intermediate_size,
+        "row_length": RECIPE.row_length,
+        "batch_size": RECIPE.batch_size,
+        "lr": RECIPE.learning_rate,
+        "held_out": RECIPE.held_out_share,
+        "every": EVERY,
+    } | changes
+    args = [str(part) for k, v in flags.items() for part in (f"--{k.replace('_', '-')}", v)]
+    return main(command.Config, command.run, name="pretrain", args=args)
+
+
+@pytest.fixture
+def _own_compilation_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep `main` from configuring the process that the other tests run in."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
+
+
+@pytest.mark.usefixtures("_own_compilation_cache")
+def test_command_and_card(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, licences="a.txt=public domain") == 0
+    assert "held-out accuracy" in capsys.readouterr().out
+    model = tmp_path / "tiny-bert" / "model"
+    assert sha256(model) == sha256(whole / "model")  # what the library trains
+    card = (model / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# tiny-bert\n\nA small BERT, ")
+    assert "| a.txt | 100 | 0.00 | public domain |" in card
+    assert "| b.txt | 101 | 0.00 | not stated |" in card
+    assert "--corpus corpus --output tiny-bert --steps 7" in card
+    assert str(tmp_path) not in card
+    curve = [line for line in card.splitlines() if line.startswith(("| 3 |", "| 6 |", "| 7 |"))]
+    assert len(curve) == 3
+    assert resolve_model(model) == model
+    embeddings = encode(load_encoder(model), load_tokenizer(model), ["a red boat"], max_length=16)
+    assert np.isfinite(np.asarray(embeddings.tokens)).all()
+
+
+@pytest.mark.usefixtures("_own_compilation_cache")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"licences": "c.txt=mine"}, "--licences must be FILE=LICENCE with a file of a.txt, b.txt"),
+        ({"corpus": "nowhere"}, "nowhere must be a folder of text files: there is no such folder"),
+        ({"steps": 0}, "n_steps must be at least 1, got 0"),
+        ({"vocab_size": 100}, "vocab_size must be at least 261, got 100"),
+    ],
+)
+def test_what_cannot_be_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict, message: str
+) -> None:
+    assert run(tmp_path, **changes) == 2
+    assert message in capsys.readouterr().err
+    assert jax.config.jax_numpy_rank_promotion == "raise"
