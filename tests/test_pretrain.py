@@ -276,7 +276,7 @@ def test_corpus_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"fine\n\xff\n")
     with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8"):
         read_corpus(tmp_path)
-    with pytest.raises(ValueError, match="share must leave sentences on both sides, got 0.5 for"):
+    with pytest.raises(ValueError, match=r"share must leave sentences on both sides, got 0\.5 for"):
         split_corpus(["alone"], share=0.5, seed=0)
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -383,6 +384,25 @@ def test_the_compilation_cache_is_the_users_unless_named(monkeypatch: Any, tmp_p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     _common.enable_compilation_cache()
     assert updates == {"jax_compilation_cache_dir": str(tmp_path / "jaxgeom" / "xla")}
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_freed_memory_is_kept() -> None:
+    """A block that was freed is touched again without a single page being mapped."""
+    child = """
+import resource
+from experiments._common import keep_freed_memory
+
+keep_freed_memory()
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    b"x" * int(128e6)  # 31,250 pages, unless they are large ones
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+assert faults() > 50 > faults()
+"""
+    subprocess.run([sys.executable, "-c", child], cwd=ROOT, check=True)
 
 
 def test_stages_add_up_and_survive_an_error(monkeypatch: Any) -> None:
