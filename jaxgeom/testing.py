@@ -15,7 +15,7 @@ import numpy as np
 
 import jaxgeom
 from jaxgeom import reference
-from jaxgeom.results import Moments
+from jaxgeom.results import PCA, Isotropy, IsotropyCurve, KMeans, Moments
 
 Outputs = dict[str, Any]  # quantity -> array; the quantity names the tolerance
 
@@ -93,41 +93,59 @@ class Op:
     """An operation: how it is called, and what of its result is identifiable."""
 
     name: str
-    run: Callable[[Any, Inputs], Outputs]
+    call: Callable[[Any, Inputs], Any]  # (ops, inputs) -> result: what a benchmark times
+    identify: Callable[[Any, Any, Inputs], Outputs]  # (ops, result, inputs) -> what is compared
     centres_first: bool = False  # a centred matrix rounded to half precision is another matrix
 
+    def run(self, ops: Any, inputs: Inputs) -> Outputs:
+        """Return the identifiable part of the result."""
+        return self.identify(ops, self.call(ops, inputs), inputs)
 
-def _projector(components: Any) -> Any:
-    """Return VᵀV of orthonormal rows, which is free of their signs and order."""
-    return components.swapaxes(-1, -2) @ components
+
+def _field(name: str) -> Callable[..., Outputs]:
+    """Return the identification of a result that is one array, compared as it is."""
+    return lambda _, result, __: {name: result}
 
 
-def _moments(ops: Any, a: Inputs) -> Outputs:
-    m = ops.moments(a.x)
+def _moments(ops: Any, a: Inputs) -> Any:
+    return ops.moments(a.x)
+
+
+def _identify_moments(_: Any, m: Moments, __: Inputs) -> Outputs:
     return {"count": m.count, "mean": m.mean, "scatter": m.scatter}
 
 
-def _cluster_moments(ops: Any, a: Inputs) -> Outputs:
-    m = ops.cluster_moments(a.x, a.labels, n_clusters=a.n_clusters)
+def _cluster_moments(ops: Any, a: Inputs) -> Any:
+    return ops.cluster_moments(a.x, a.labels, n_clusters=a.n_clusters)
+
+
+def _identify_cluster_moments(_: Any, m: Moments, __: Inputs) -> Outputs:
     return {"count": m.count, "mean": m.mean, "cluster_scatter": m.scatter}
 
 
-def _pca(ops: Any, a: Inputs) -> Outputs:
-    fit = ops.pca(a.x, a.n_directions)
+def _pca(ops: Any, a: Inputs) -> Any:
+    return ops.pca(a.x, a.n_directions)
+
+
+def _identify_pca(_: Any, fit: PCA, __: Inputs) -> Outputs:
+    components = np.asarray(fit.components, np.float64)
     return {
         "mean": fit.mean,
         "explained_variance": fit.explained_variance,
         "explained_variance_ratio": fit.explained_variance_ratio,
-        "projector": _projector(fit.components),
+        "projector": components.T @ components,  # free of the rows' signs and order
     }
 
 
-def _log_partition(ops: Any, a: Inputs) -> Outputs:
-    return {"log_partition": ops.log_partition(a.x, a.directions)}
+def _log_partition(ops: Any, a: Inputs) -> Any:
+    return ops.log_partition(a.x, a.directions)
 
 
-def _isotropy(ops: Any, a: Inputs) -> Outputs:
-    fit = ops.isotropy(ops.zero_mean(a.x))
+def _isotropy(ops: Any, a: Inputs) -> Any:
+    return ops.isotropy(ops.zero_mean(a.x))
+
+
+def _identify_isotropy(ops: Any, fit: Isotropy, _: Inputs) -> Outputs:
     log_i = ops.log_isotropy(fit.log_partition)
     return {
         "log_isotropy": np.stack([np.asarray(v) for v in log_i]),
@@ -135,13 +153,19 @@ def _isotropy(ops: Any, a: Inputs) -> Outputs:
     }
 
 
-def _uncentred_isotropy(ops: Any, a: Inputs) -> Outputs:
-    fit = ops.isotropy(a.x)
+def _uncentred_isotropy(ops: Any, a: Inputs) -> Any:
+    return ops.isotropy(a.x)
+
+
+def _identify_uncentred_isotropy(ops: Any, fit: Isotropy, _: Inputs) -> Outputs:
     return {"log_isotropy": ops.log_isotropy(fit.log_partition).heavier}
 
 
-def _kmeans(ops: Any, a: Inputs) -> Outputs:
-    fit = ops.kmeans(a.x, a.n_clusters, init=a.centroids)
+def _kmeans(ops: Any, a: Inputs) -> Any:
+    return ops.kmeans(a.x, a.n_clusters, init=a.centroids)
+
+
+def _identify_kmeans(_: Any, fit: KMeans, __: Inputs) -> Outputs:
     return {
         "labels": fit.labels,
         "count": fit.counts,
@@ -150,14 +174,14 @@ def _kmeans(ops: Any, a: Inputs) -> Outputs:
     }
 
 
-def _assign(ops: Any, a: Inputs) -> Outputs:
-    return {"labels": ops.assign(a.x, a.centroids)}
+def _assign(ops: Any, a: Inputs) -> Any:
+    return ops.assign(a.x, a.centroids)
 
 
-def _removal(n_clusters: bool, n_directions: bool, which: str = "top") -> Callable[..., Outputs]:
-    """Return the run of one of the study's settings."""
+def _removal(n_clusters: bool, n_directions: bool, which: str = "top") -> Callable[..., Any]:
+    """Return the call of one of the study's settings: fitted, and applied."""
 
-    def run(ops: Any, a: Inputs) -> Outputs:
+    def call(ops: Any, a: Inputs) -> Any:
         labels = a.labels if n_clusters else None
         fit = ops.fit_removal(
             a.x,
@@ -166,59 +190,77 @@ def _removal(n_clusters: bool, n_directions: bool, which: str = "top") -> Callab
             n_directions=a.n_directions if n_directions else 0,
             which=which,
         )
-        changed = ops.apply_removal(a.x, fit, labels)
-        return {"mean": fit.means, "count": fit.counts, "changed": changed}
+        return fit, ops.apply_removal(a.x, fit, labels)
 
-    return run
+    return call
 
 
-def _changed_scatter(ops: Any, a: Inputs) -> Outputs:
+def _identify_removal(_: Any, result: Any, __: Inputs) -> Outputs:
+    fit, changed = result
+    return {"mean": fit.means, "count": fit.counts, "changed": changed}
+
+
+def _changed_scatter(ops: Any, a: Inputs) -> Any:
     clusters: Moments = ops.cluster_moments(a.x, a.labels, n_clusters=a.n_clusters)
     fit = ops.fit_removal(a.x, a.labels, n_clusters=a.n_clusters, n_directions=a.n_directions)
-    return {"changed_scatter": ops.changed_scatter(clusters, fit.components)}
+    return ops.changed_scatter(clusters, fit.components)
 
 
-def _remove_directions(ops: Any, a: Inputs) -> Outputs:
-    return {"changed": ops.remove_directions(a.x, a.directions)}
+def _remove_directions(ops: Any, a: Inputs) -> Any:
+    return ops.remove_directions(a.x, a.directions)
 
 
-def _curves(ops: Any, a: Inputs) -> Outputs:
+def _curves(ops: Any, a: Inputs) -> Any:
     fit = ops.isotropy(ops.zero_mean(a.x))
-    curves = [ops.isotropy_curve(fit, which) for which in ("top", "least")]
+    return [ops.isotropy_curve(fit, which) for which in ("top", "least")]
+
+
+def _identify_curves(_: Any, curves: list[IsotropyCurve], __: Inputs) -> Outputs:
     return {"log_isotropy_curve": np.stack([np.asarray(v) for curve in curves for v in curve])}
 
 
-def _similarity_curve(ops: Any, a: Inputs) -> Outputs:
-    """Compare up to the gap: what is left beyond it depends on how a solver splits the rest."""
+def _similarity_curve(ops: Any, a: Inputs) -> Any:
     centred = ops.zero_mean(a.x)
     components = ops.isotropy(centred).components
-    curve = ops.similarity_curve(centred[:20], centred[20:40], components)
+    return ops.similarity_curve(centred[:20], centred[20:40], components)
+
+
+def _identify_similarity_curve(_: Any, curve: Any, a: Inputs) -> Outputs:
+    """Compare up to the gap: what is left beyond it depends on how a solver splits the rest."""
     return {"cosine": curve[: a.n_directions + 1 : a.n_directions]}
 
 
-def _segment_mean(ops: Any, a: Inputs) -> Outputs:
-    pooled = ops.segment_mean(a.x, a.segment_ids, num_segments=int(a.segment_ids.max()) + 1)
-    return {"mean": pooled}
+def _segment_mean(ops: Any, a: Inputs) -> Any:
+    return ops.segment_mean(a.x, a.segment_ids, num_segments=int(a.segment_ids.max()) + 1)
 
+
+_SETTINGS = {
+    "zero_mean": _removal(n_clusters=False, n_directions=False),
+    "cluster_zero_mean": _removal(n_clusters=True, n_directions=False),
+    "global": _removal(n_clusters=False, n_directions=True),
+    "cluster_based": _removal(n_clusters=True, n_directions=True),
+}
 
 OPS = (
-    Op("moments", _moments),
-    Op("cluster_moments", _cluster_moments),
-    Op("pca", _pca),
-    Op("log_partition", _log_partition),
-    Op("isotropy", _isotropy, centres_first=True),
-    Op("isotropy_uncentred", _uncentred_isotropy),
-    Op("kmeans", _kmeans),
-    Op("assign", _assign),
-    Op("zero_mean", _removal(n_clusters=False, n_directions=False)),
-    Op("cluster_zero_mean", _removal(n_clusters=True, n_directions=False)),
-    Op("global", _removal(n_clusters=False, n_directions=True)),
-    Op("cluster_based", _removal(n_clusters=True, n_directions=True)),
-    Op("changed_scatter", _changed_scatter),
-    Op("remove_directions", _remove_directions),
-    Op("isotropy_curves", _curves, centres_first=True),
-    Op("similarity_curve", _similarity_curve, centres_first=True),
-    Op("segment_mean", _segment_mean),
+    Op("moments", _moments, _identify_moments),
+    Op("cluster_moments", _cluster_moments, _identify_cluster_moments),
+    Op("pca", _pca, _identify_pca),
+    Op("log_partition", _log_partition, _field("log_partition")),
+    Op("isotropy", _isotropy, _identify_isotropy, centres_first=True),
+    Op("isotropy_uncentred", _uncentred_isotropy, _identify_uncentred_isotropy),
+    Op("kmeans", _kmeans, _identify_kmeans),
+    Op("assign", _assign, _field("labels")),
+    *(Op(name, call, _identify_removal) for name, call in _SETTINGS.items()),
+    Op("changed_scatter", _changed_scatter, _field("changed_scatter")),
+    Op("remove_directions", _remove_directions, _field("changed")),
+    Op("isotropy_curves", _curves, _identify_curves, centres_first=True),
+    Op(
+        "similarity_curve",
+        _similarity_curve,
+        _identify_similarity_curve,
+        centres_first=True,
+    ),
+    Op("segment_mean", _segment_mean, _field("mean")),
 )
 
 
@@ -314,18 +356,25 @@ def rounded(inputs: Inputs, backend: Backend, dtype: str) -> tuple[Inputs, Input
 
 def compare(
     got: Outputs, expected: Outputs, inputs: Inputs, tolerances: dict[str, Tolerance]
-) -> None:
-    """Raise `AssertionError` naming each quantity that differs by more than its tolerance."""
-    failures = []
+) -> dict[str, float]:
+    """Return the largest error of each quantity, as a share of what its tolerance allows.
+
+    Raises:
+        AssertionError: a quantity differs by more than that; all such are named.
+    """
+    failures, shares = [], {}
     for name, tolerance in ((name, tolerances[name]) for name in expected):
         ours, wanted = np.asarray(got[name], np.float64), np.asarray(expected[name], np.float64)
         scale = np.abs(inputs.x if tolerance.of == "data" else wanted).max()
         bound = tolerance.absolute + tolerance.relative * scale
         if ours.shape != wanted.shape:
             failures.append(f"{name}: shape {ours.shape}, expected {wanted.shape}")
-        elif not (error := np.abs(ours - wanted).max()) <= bound:  # a NaN fails too
+        elif not (error := float(np.abs(ours - wanted).max())) <= bound:  # a NaN fails too
             failures.append(
                 f"{name}: differs by {error:.2e}, allowed {bound:.2e} ({tolerance.why})"
             )
+        else:
+            shares[name] = error / bound if bound else 0.0
     if failures:
         raise AssertionError("; ".join(failures))
+    return shares

@@ -1,0 +1,1 @@
+"""Speed and agreement of every operation, against what anyone would use instead."""
