@@ -16,7 +16,7 @@ from jaxgeom.kernels._linalg import matmul
 
 State = TypeVar("State")
 
-_RANK_ROWS = 1024  # rows ranked at once, by a product with a triangle of ones
+_RANK_ROWS = 128  # rows ranked at once, by a product with a triangle of ones
 
 
 class BlockPlan(NamedTuple):

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
+from jaxgeom.kernels import _bounds
 from jaxgeom.kernels._accumulate import fold_rows, map_rows
 from jaxgeom.kernels._arrays import as_array, as_matrix, compute_dtype
 from jaxgeom.kernels._linalg import matmul
@@ -167,9 +168,14 @@ def _kmeans(
     x, start = lax.stop_gradient((x, start))
     origin, variance = _origin_and_variance(x, chunk_size)
     least_step = tol * variance
+    # on a GPU a whole pass costs less than finding out what could be left out of it
+    rows = _bounds.rows_of(x, origin, chunk_size) if jax.default_backend() == "cpu" else None
 
     def restart(centroids: Float[Array, "c d"]) -> tuple[_Lloyd, _Sums]:
-        run = _lloyd(x, centroids, origin, max_iter, least_step, chunk_size)
+        if rows is None:
+            run = _lloyd(x, centroids, origin, max_iter, least_step, chunk_size)
+        else:
+            run = _bounded_lloyd(rows, centroids, max_iter, least_step)
         return run, _pass(x, run.centroids, origin, chunk_size, with_inertia=True)
 
     runs, sums = lax.map(restart, start - origin[None, None, :])
@@ -213,7 +219,24 @@ def _lloyd(
     )
 
 
-def _has_converged(state: _Lloyd, least_step: Float[Array, ""]) -> Bool[Array, ""]:
+def _bounded_lloyd(
+    rows: _bounds.Rows,
+    start: Float[Array, "c d"],
+    max_iter: Int[Array, ""],
+    least_step: Float[Array, ""],
+) -> _Lloyd:
+    """Make the same iterations, leaving out distances that cannot matter."""
+    run = lax.while_loop(
+        lambda s: ~_has_converged(s, least_step) & (s.n_iter < max_iter),
+        partial(_bounds.move, rows),
+        _bounds.start(rows, start),
+    )
+    return _Lloyd(run.centroids, run.previous, run.n_iter)
+
+
+def _has_converged(
+    state: _Lloyd | _bounds.Bounded, least_step: Float[Array, ""]
+) -> Bool[Array, ""]:
     """Whether the last iteration moved the centroids by no more than `least_step`, squared."""
     step = jnp.square(state.centroids - state.previous).sum()
     return (state.n_iter > 0) & (step <= least_step)

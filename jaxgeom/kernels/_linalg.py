@@ -75,6 +75,40 @@ def _leading_eigenvectors_jvp(k: int, primals: tuple, tangents: tuple) -> tuple:
     return jax.jvp(partial(_leading_of_all, k=k), primals, tangents)
 
 
+def leading_eigenvectors_of_each(
+    symmetric: Float[Array, "c d d"], k: int
+) -> tuple[Float[Array, "c k"], Float[Array, "c k d"]]:
+    """Return `leading_eigenvectors` of several matrices, whose rounds are made together.
+
+    A matrix that has not converged by then is given a decomposition of its own.
+    """
+    if 8 * k >= symmetric.shape[-1]:
+        return lax.map(partial(leading_eigenvectors, k=k), symmetric)
+    return _leading_of_each(symmetric, k)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _leading_of_each(
+    symmetric: Float[Array, "c d d"], k: int
+) -> tuple[Float[Array, "c k"], Float[Array, "c k d"]]:
+    """Iterate on all matrices until the last one has converged."""
+    found = jax.vmap(partial(_subspace_iteration, k=k))(symmetric)
+    return lax.map(
+        lambda each: lax.cond(
+            each[1].converged,
+            lambda: (each[1].eigenvalues[:k], fix_signs(each[1].vectors[:, :k].T)),
+            lambda: _leading_of_all(each[0], k),
+        ),
+        (symmetric, found),
+    )
+
+
+@_leading_of_each.defjvp
+def _leading_of_each_jvp(k: int, primals: tuple, tangents: tuple) -> tuple:
+    """Differentiate the full decompositions."""
+    return jax.jvp(jax.vmap(partial(_leading_of_all, k=k)), primals, tangents)
+
+
 def _leading_of_all(
     symmetric: Float[Array, "d d"], k: int
 ) -> tuple[Float[Array, " k"], Float[Array, "k d"]]:

@@ -1,6 +1,8 @@
 """Count, mean and scatter of rows, of all of them or cluster by cluster."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +15,20 @@ from jaxgeom.kernels._accumulate import fold_rows
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
 from jaxgeom.kernels._blocks import fold_blocks, in_range, plan_blocks
 from jaxgeom.kernels._linalg import gram, matmul
+from jaxgeom.kernels._triangle import Triangle
 from jaxgeom.results import Moments
 
 
 class MomentsAccumulator:
-    """`Moments` as a commutative monoid (Chan, Golub and LeVeque 1983); the state is the result."""
+    """`Moments` as a commutative monoid (Chan, Golub and LeVeque 1983); the state is the result.
 
-    def __init__(self, n_features: int, dtype: jnp.dtype) -> None:
-        self.n_features, self.dtype = n_features, dtype
+    With another `product` than `gram` the scatter is held in whatever that returns.
+    """
+
+    def __init__(
+        self, n_features: int, dtype: jnp.dtype, product: Callable[[Array], Any] = gram
+    ) -> None:
+        self.n_features, self.dtype, self.product = n_features, dtype, product
 
     def init(self) -> Moments:
         """Return the moments of no rows."""
@@ -50,7 +58,7 @@ class MomentsAccumulator:
         weight = state.count * (added / jnp.maximum(count, 1)).astype(self.dtype)
         rows = jnp.concatenate([centred, jnp.sqrt(weight) * step[None, :]])
         mean = origin + step * (added / jnp.maximum(count, 1)).astype(self.dtype)
-        return Moments(count, mean, state.scatter + gram(rows))
+        return Moments(count, mean, jax.tree.map(jnp.add, state.scatter, self.product(rows)))
 
     def merge(self, a: Moments, b: Moments) -> Moments:
         """Return the moments of the rows of both; leading axes are clusters."""
@@ -113,8 +121,12 @@ def _moments(
     x: Float[Array, "n d"], mask: Bool[Array, " n"] | None, *, chunk_size: int | None = None
 ) -> Moments:
     """Fold the accumulator over slices."""
-    accumulator = MomentsAccumulator(x.shape[1], compute_dtype(x))
-    return fold_rows(accumulator.update, accumulator.init(), x, mask, chunk_size=chunk_size)
+    triangle = Triangle(x.shape[1])
+    accumulator = MomentsAccumulator(x.shape[1], compute_dtype(x), triangle.gram)
+    start = accumulator.init()
+    start = start._replace(scatter=triangle.cut(start.scatter))
+    state = fold_rows(accumulator.update, start, x, mask, chunk_size=chunk_size)
+    return state._replace(scatter=triangle.whole(state.scatter))
 
 
 def cluster_moments(x: ArrayLike, labels: ArrayLike, *, n_clusters: int) -> Moments:
@@ -158,18 +170,25 @@ def _cluster_moments(
     count, mean = cluster_means(x, labels, n_clusters)
 
     def update(
-        scatter: Float[Array, "c d d"],
+        scatter: tuple[Array, ...],
         block: Float[Array, "b d"],
         mask: Bool[Array, " b"],
         _: Int[Array, " b"],
         cluster: Int[Array, ""],
-    ) -> Float[Array, "c d d"]:
+    ) -> tuple[Array, ...]:
         centred = jnp.where(mask[:, None], block.astype(dtype) - mean[cluster][None, :], 0)
-        return scatter.at[cluster].add(gram(centred))
+        return tuple(
+            lax.dynamic_update_index_in_dim(part, part[cluster] + added, cluster, 0)
+            for part, added in zip(scatter, triangle.gram(centred), strict=True)
+        )
 
+    triangle = Triangle(d)
     plan = plan_blocks(labels, n_clusters)
-    scatter = fold_blocks(update, jnp.zeros((n_clusters, d, d), dtype), x, plan)
-    return Moments(count, mean, scatter)
+    start = tuple(
+        jnp.zeros((n_clusters, *part.shape), dtype) for part in triangle.cut(jnp.zeros((d, d)))
+    )
+    parts = fold_blocks(update, start, x, plan)
+    return Moments(count, mean, lax.map(triangle.whole, parts))
 
 
 def cluster_means(

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxgeom import _checks
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
 from jaxgeom.kernels._blocks import fold_blocks, plan_blocks
-from jaxgeom.kernels._linalg import eigenbasis, leading_eigenvectors, matmul
+from jaxgeom.kernels._linalg import eigenbasis, leading_eigenvectors_of_each, matmul
 from jaxgeom.kernels._moments import _cluster_moments, _moments, cluster_means, mean_of_rows
 from jaxgeom.results import Moments, Removal
 
@@ -94,15 +94,12 @@ def _fit_removal(
 
 def removal_of_moments(clusters: Moments, *, n_directions: int, which: str) -> Removal:
     """Return the removal that moments with a leading cluster axis call for."""
-
-    def directions(scatter: Float[Array, "d d"]) -> Float[Array, "k d"]:
-        if which == "top":
-            return leading_eigenvectors(scatter, n_directions)[1]
-        return eigenbasis(scatter)[1][-n_directions:]
-
     few = (clusters.count > 0) & (clusters.count <= n_directions + 1)
     vanishes = few if which == "top" else jnp.zeros_like(few)
-    components = lax.map(directions, clusters.scatter)
+    if which == "top":
+        components = leading_eigenvectors_of_each(clusters.scatter, n_directions)[1]
+    else:
+        components = lax.map(lambda s: eigenbasis(s)[1][-n_directions:], clusters.scatter)
     return Removal(clusters.mean, components, clusters.count, vanishes)
 
 

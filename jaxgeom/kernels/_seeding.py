@@ -34,6 +34,17 @@ def seed_centroids(
     return x[rows].astype(compute_dtype(x))
 
 
+@partial(jax.jit, static_argnames="n_clusters")
+def plus_plus_of_each(x: Float[Array, "n d"], keys: Array, *, n_clusters: int) -> Array:
+    """Return [r c d], what `kmeans` draws with each of the keys and one restart, drawn together.
+
+    A pass over the rows serves every restart: drawn one by one they cost r times as many.
+    """
+    of_restart = jax.vmap(lambda key: jax.random.split(key, 1)[0])(keys)
+    uniforms = jax.vmap(lambda key: jax.random.uniform(key, (n_clusters,)))(of_restart)
+    return x[_plus_plus(x, uniforms, None)].astype(compute_dtype(x))
+
+
 def _plus_plus(
     x: Float[Array, "n d"], uniforms: Float[Array, "r c"], chunk_size: int | None
 ) -> Int[Array, "r c"]:
