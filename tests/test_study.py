@@ -171,7 +171,8 @@ def test_the_authors_isotropy_is_one_reading_inside_our_range(
         _, low, high = ours[setting].isotropy
         value = got[setting].isotropy.isotropy
         assert low * (1 - 1e-9) <= value <= high * (1 + 1e-9), setting
-        np.testing.assert_array_equal(got[setting].vectors, ours[setting].vectors)
+        # ours changes the means of tokens, theirs takes means of changed tokens
+        np.testing.assert_allclose(got[setting].vectors, ours[setting].vectors, rtol=0, atol=1e-13)
 
 
 @BACKENDS

@@ -6,11 +6,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.cluster.vq import kmeans2
 from scipy.special import logsumexp
 
 from jaxgeom import _checks, reference
+from jaxgeom.kernels._seeding import plus_plus_of_each
 from jaxgeom.results import Array
 
 N_RESTARTS = 10  # of k-means
@@ -63,10 +65,13 @@ def _our_labels(
     keys: Sequence[Any]
     if ops is reference:  # free of jax
         keys = np.random.default_rng(seed).spawn(N_RESTARTS)
+        options = [{"key": key, "n_init": 1} for key in keys]
     else:
-        keys = list(jax.random.split(jax.random.key(seed), N_RESTARTS))
+        tokens = jnp.asarray(tokens)  # moved to the device once, not by every restart
+        drawn = jax.random.split(jax.random.key(seed), N_RESTARTS)
+        options = [{"init": s} for s in plus_plus_of_each(tokens, drawn, n_clusters=n_clusters)]
     fits = (
-        ops.kmeans(tokens, n_clusters, key=keys[restart], n_init=1)
+        ops.kmeans(tokens, n_clusters, **options[restart])
         for restart in progress(range(N_RESTARTS))
     )
     return min(fits, key=lambda fit: float(fit.inertia)).labels

@@ -12,12 +12,14 @@ import numpy as np
 
 from jaxgeom import _checks
 from jaxgeom.results import Array, Removal
+from jaxgeom.study._centred import Centred, centred, without
 from jaxgeom.study._protocols import PROTOCOLS, IsotropyRange
 from jaxgeom.tasks.scores import cosine_scores, sts_scores
 
 SETTINGS = ("baseline", "zero_mean", "cluster_zero_mean", "global", "cluster_based")
 CLUSTERED = ("cluster_zero_mean", "cluster_based")
 DIRECTED = ("global", "cluster_based")
+OF_ALL = ("zero_mean", "global")
 
 
 class SettingResult(NamedTuple):
@@ -76,9 +78,13 @@ def settings(
     _checks.integer("n_clusters", n_clusters, 1, n, "number of tokens")
     _checks.integer("n_directions", n_directions, 0, d - 1, "d - 1")
     _checks.labels("labels", labels, n, n_clusters)
+    given = _centred_for(protocol, ops, tokens, sentence_ids, n_sentences)
     results = {}
     for setting in progress(SETTINGS):
         n_removed = n_directions if setting in DIRECTED else 0
+        if given is not None and setting in OF_ALL:
+            results[setting] = _without(ops, given, sentence_ids, "top", n_removed)
+            continue
         if setting == "baseline":
             change = _unchanged(tokens)
         elif setting in CLUSTERED:
@@ -131,9 +137,13 @@ def least_settings(
     for m in n_least:
         _checks.integer("n_least", m, 1, d - 1, "d - 1")
     most = max(n_least, default=0)
+    given = _centred_for(protocol, ops, tokens, sentence_ids, n_sentences)
     fits: dict[bool, Removal] = {}
     results = {}
     for setting, m in progress(least_names(n_least)):
+        if given is not None and setting in OF_ALL:
+            results[setting, m] = _without(ops, given, sentence_ids, "least", m)
+            continue
         scope, c = (labels, n_clusters) if setting in CLUSTERED else (None, 1)
         if setting == "baseline":
             change = _unchanged(tokens)
@@ -228,6 +238,29 @@ def _least(removal: Removal, m: int) -> Removal:
     """Return the removal of the m lightest of its directions."""
     most = removal.components.shape[1]
     return removal._replace(components=removal.components[:, most - m :])
+
+
+def _centred_for(
+    protocol: str, ops: ModuleType, tokens: Array, sentence_ids: Array, n_sentences: int
+) -> Centred | None:
+    """Return what "zero_mean" and "global" have in common; None where signs are a solver's."""
+    return centred(ops, tokens, sentence_ids, n_sentences) if protocol == "ours" else None
+
+
+def _without(
+    ops: ModuleType, given: Centred, sentence_ids: Array, which: str, m: int
+) -> SettingResult:
+    """Return the setting that removes m directions of all tokens."""
+    vectors, isotropy = without(ops, given, which, m)
+    n_spanned = m + 1 if which == "top" else 1  # rows that a mean and m directions take wholly
+    is_zero = given.n_tokens <= n_spanned
+    if is_zero:
+        vectors = np.zeros_like(vectors)
+    n_rows = np.bincount(np.asarray(sentence_ids), minlength=len(vectors))
+    n_zero_sentences = len(vectors) if is_zero else int((n_rows == 0).sum())
+    return SettingResult(
+        vectors, isotropy, given.n_tokens, given.n_tokens * is_zero, n_zero_sentences, 0
+    )
 
 
 def _measured(
