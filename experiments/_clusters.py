@@ -9,27 +9,33 @@ from tqdm import tqdm
 
 from experiments._common import Common
 from experiments._outputs import write_array
-from experiments._spaces import Space
+from experiments._spaces import LayeredSpace, Space
 from jaxgeom import study
 from jaxgeom.results import Array
 
 
 def labels_of(ops: ModuleType, tokens: Array, space: Space, config: Common) -> np.ndarray:
     """Return the cluster [n] of each of the space's tokens, and write it to OUTPUT/labels."""
-    name = f"{space.model}-{space.state}-{space.seed}.npy"
+    name = file_of(space)
     if config.labels is None:
         labels = study.cluster(
             ops,
             tokens,
             n_clusters=config.n_clusters,
             seed=space.seed,
-            protocol=config.protocol,
+            protocol=space.protocol,
             progress=partial(tqdm, desc="k-means", leave=False, disable=None),
         )
     else:
         labels = read_labels(config.labels / name, len(space.tokens), config.n_clusters)
     write_array(config.output / "labels" / name, labels)
     return labels
+
+
+def file_of(space: Space | LayeredSpace) -> Path:
+    """Return where in a folder of labels those of a space lie."""
+    folder = Path("" if space.protocol == "ours" else space.protocol)
+    return folder / f"{space.model}-{space.state}-{space.seed}.npy"
 
 
 def read_labels(path: Path, n_tokens: int, n_clusters: int) -> np.ndarray:

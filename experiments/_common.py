@@ -22,6 +22,7 @@ from jaxgeom.training.siamese import SiameseConfig
 _MALLOPT = {-8: 1, -4: 0, -1: 2**31 - 1}
 
 State = Literal["random", "pretrained", "finetuned", "random_finetuned"]
+Protocol = Literal["ours", "authors"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "mini": {
@@ -32,7 +33,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "models": ("bert-base-uncased", "roberta-base"),
         "data": "sentence-transformers/stsb",
+        "split": "dev",
         "seeds": (0, 1, 2, 3, 4),
+        "n_clusters": 27,
+        "n_directions": 12,
+        "lr": 7e-5,
+        "epochs": 3,
+        "batch_size": 32,
     },
 }
 
@@ -66,8 +73,9 @@ class Common:
     """What the encoder computes in."""
     backend: Literal["jax", "numpy"] = "jax"
     """Geometry from the kernels, or from the float64 reference; the encoder is JAX either way."""
-    protocol: Literal["ours", "authors"] = "ours"
-    """authors: SciPy's kmeans2, the sign NumPy's solver returns, default CSV quoting."""
+    protocol: tuple[Protocol, ...] = ("ours",)
+    """Rows of each: ours; authors: SciPy's kmeans2, the sign NumPy's solver returns, default CSV
+    quoting."""
     lr: float = SiameseConfig.learning_rate
     """Fine-tuning: highest learning rate of AdamW, after the warm-up."""
     epochs: int = SiameseConfig.epochs
@@ -79,7 +87,7 @@ class Common:
     warmup: float = SiameseConfig.warmup
     """Fine-tuning: share of the steps over which the learning rate rises; then it falls to 0."""
     labels: Path | None = None
-    """Folder of MODEL-STATE-SEED.npy to read instead of clustering."""
+    """Folder of MODEL-STATE-SEED.npy to read instead of clustering; authors/ for that protocol."""
     output: Path = Path("out")
     """Folder of the results, the labels and the cached embeddings."""
     preset: Literal["mini", "paper"] | None = None
@@ -125,7 +133,7 @@ def with_preset(config: C) -> C:
 
 def require_valid(config: Common) -> None:
     """Raise `ValueError` for options that no run could use, before anything is read."""
-    for name in ("states", "seeds"):
+    for name in ("states", "seeds", "protocol"):
         values = getattr(config, name)
         if not values or len(set(values)) < len(values):
             raise ValueError(f"--{name} must be one or more different values, got {list(values)}")
@@ -150,7 +158,7 @@ def main(
     one line on standard error. Anything else is a defect of ours and keeps its traceback.
 
     Args:
-        config_type: the experiment's options.
+        config_type: the dataclass of the experiment's options.
         run: the experiment.
         name: of the experiment's module.
         args: the flags; those of the process where None.

@@ -8,42 +8,60 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments._figures import COLOURS, LABELS, LINE, THIN, save_figure, style, subplots
+from experiments._figures import (
+    COLOURS,
+    LABELS,
+    LINE,
+    THIN,
+    Drawn,
+    figure_name,
+    save_figure,
+    style,
+    subplots,
+)
 from experiments._outputs import Row
-from experiments._setting_tables import over_seeds, sign_range
+from experiments._rows import grouped
+from experiments._setting_tables import legend_for, over_seeds, seeds_and_protocol, sign_range
 from experiments._table2_layout import least_of
 from experiments._tables import Table, correlation, isotropy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LEGEND = (
+OUR_LEGEND = (
     "Perf.: Spearman × 100, — where a sentence has nothing left. Isotropy: I(W), every eigenvector "
     "turned to its heavier side; [low, high]: its range over all choices of signs. Principal "
     "directions of the centred tokens are removed, the heaviest first (top) or the lightest first "
     "(least); 0 removed is Zero-mean. Seeds: mean ± standard deviation (ddof 1); the range from "
     "the smallest low to the largest high."
 )
+AUTHORS_LEGEND = (
+    "Perf.: Spearman × 100. Isotropy: I(W) with the sign that NumPy's eigh returned for each "
+    "eigenvector of the centred tokens, one choice of many, hence without a range, and kept along "
+    "the curve; where Table 1 or 2 solves anew, its signs may be others. Directions as above."
+)
+LEGENDS = {"ours": OUR_LEGEND, "authors": AUTHORS_LEGEND}
+SIGNS = {"ours": "band: all signs", "authors": "one choice of signs"}
 STEPS = (0, 1, 2, 5)  # times powers of ten: what tables show and axes mark
 TITLES = {"top": "heaviest first", "least": "lightest first (log scale of those kept)"}
 
 
 def tables_of(rows: Sequence[Row], n_directions: int) -> list[Table]:
-    """Return one table for each model and order of removal.
+    """Return one table for each model, protocol and order of removal.
 
     Args:
         rows: of curves.json.
         n_directions: what Table 1's Global removes; its line is among those shown.
     """
     tables = []
-    for of_model in by_model(rows):
+    for of_model in grouped(rows, "model", "protocol"):
         for which, marked in _marked(of_model, n_directions).items():
             tables.append(_table([row for row in of_model if row["which"] == which], marked))
     return tables
 
 
 def draw(rows: Sequence[Row], n_directions: int, output: Path) -> list[Path]:
-    """Draw one figure a model: Spearman above, isotropy below; top on the left, least on the right.
+    """Draw one figure a model and protocol: Spearman above, isotropy below; top left, least right.
 
     Args:
         rows: of curves.json.
@@ -55,25 +73,47 @@ def draw(rows: Sequence[Row], n_directions: int, output: Path) -> list[Path]:
     """
     paths = []
     with style():
-        for of_model in by_model(rows):
+        for of_model in grouped(rows, "model", "protocol"):
             figure, axes = subplots(2, 2, sharex="col", sharey="row")
             for column, (which, marked) in enumerate(_marked(of_model, n_directions).items()):
                 chosen = [row for row in of_model if row["which"] == which]
                 _panels(axes[:, column], chosen, which, marked)
             axes[0, 0].set_ylabel("Spearman × 100")
-            axes[1, 0].set_ylabel("isotropy I(W)  (band: all signs)")
-            name = of_model[0]["model"]
+            axes[1, 0].set_ylabel(f"isotropy I(W)  ({SIGNS[of_model[0]['protocol']]})")
             handles, labels = axes[0, 0].get_legend_handles_labels()
             figure.legend(
-                handles, labels, loc="outside upper center", ncols=len(labels), title=name
+                handles,
+                labels,
+                loc="outside upper center",
+                ncols=len(labels),
+                title=_what(of_model[0]),
             )
-            paths += save_figure(figure, output, f"curves_{name}")
+            paths += save_figure(figure, output, figure_name("curves", of_model[0]))
     return paths
 
 
-def by_model(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each model."""
-    return [list(group) for _, group in groupby(rows, lambda row: row["model"])]
+def figures_of(rows: Sequence[Row]) -> list[Drawn]:
+    """Return what `draw` draws."""
+    figures = []
+    for of_model in grouped(rows, "model", "protocol"):
+        states = ", ".join(LABELS.get(s, s) for s in dict.fromkeys(r["state"] for r in of_model))
+        text = (
+            f"{_what(of_model[0])}: Spearman × 100 above and isotropy I(W) below, against the "
+            "number of removed directions, the heaviest first on the left, the lightest first on "
+            f"the right: {states}."
+        )
+        figures.append(Drawn(figure_name("curves", of_model[0]), text))
+    return figures
+
+
+def legend_of(rows: Sequence[Row]) -> str:
+    """Return what the figures and tables show under the protocols of the rows."""
+    return legend_for(rows, LEGENDS)
+
+
+def _what(row: Row) -> str:
+    """Return what a figure is of."""
+    return row["model"] if row["protocol"] == "ours" else f"{row['model']}, protocol authors"
 
 
 def shown(d: int, marked: Sequence[int]) -> list[int]:
@@ -113,8 +153,7 @@ def _table(rows: Sequence[Row], marked: Sequence[int]) -> Table:
         f"{state} {what}" for state in states for what in ("Perf.", "Isotropy", "[low, high]")
     ]
     first = rows[0]
-    seeds = ", ".join(map(str, dict.fromkeys(row["seed"] for row in rows)))
-    title = f"{first['model']} · {first['which']} removed of {d} · seed {seeds}"
+    title = f"{first['model']} · {first['which']} removed of {d} · {seeds_and_protocol(rows)}"
     return Table(title, ["removed", *header], lines)
 
 
@@ -149,6 +188,8 @@ def _draw_state(axes: Iterable["Axes"], state: str, rows: Sequence[Row], d: int)
         k = np.arange(d)
         width = THIN if state == "random" else LINE
         axis.plot(k, values.mean(0), color=colour, linewidth=width, label=LABELS.get(state, state))
+        if np.isnan(lows).all():
+            continue  # one choice of signs has no range
         band: dict[str, Any] = {
             "facecolor": (colour, 0.15),
             "edgecolor": colour,

@@ -1,15 +1,25 @@
 """Dominant directions laid out: a table and a figure a model, the states side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments._figures import COLOURS, LABELS, LINE, THIN, save_figure, style, subplots
+from experiments._figures import (
+    COLOURS,
+    LABELS,
+    LINE,
+    THIN,
+    Drawn,
+    figure_name,
+    save_figure,
+    style,
+    subplots,
+)
 from experiments._outputs import Row
-from experiments._setting_tables import over_seeds
+from experiments._rows import grouped
+from experiments._setting_tables import over_seeds, seeds_and_protocol
 from experiments._tables import NOTHING, Table
 
 if TYPE_CHECKING:
@@ -19,21 +29,38 @@ LEGEND = (
     "Variance: the least number of leading principal directions of the centred tokens that hold so "
     "much of it. Isotropy: how many of them must be removed, heaviest first, before I(W) reaches "
     "the value, every eigenvector turned to its heavier side; [fewest, most]: the range over all "
-    "choices of signs; — where no number does. Seeds: mean ± standard deviation (ddof 1); the "
+    "choices of signs; — where no number does. Protocol authors: the one sign that NumPy's eigh "
+    "returned for each, without a range. Seeds: mean ± standard deviation (ddof 1); the "
     "range from the smallest fewest to the largest most."
 )
 
 
 def tables_of(rows: Sequence[Row]) -> list[Table]:
-    """Return one table a model."""
-    return [_table(list(group)) for _, group in groupby(rows, lambda row: row["model"])]
+    """Return one table a model and protocol."""
+    return [_table(group) for group in grouped(rows, "model", "protocol")]
+
+
+def figures_of(spectra: Sequence[Mapping]) -> list[Drawn]:
+    """Return what `draw` draws."""
+    figures = []
+    for of_model in grouped(_drawn(spectra), "model"):
+        states = ", ".join(LABELS.get(s, s) for s in dict.fromkeys(r["state"] for r in of_model))
+        text = (
+            f"{of_model[0]['model']}: share of the variance along each principal direction on the "
+            f"left, of the leading directions together on the right: {states}."
+        )
+        figures.append(Drawn(figure_name("directions", of_model[0]), text))
+    return figures
 
 
 def draw(spectra: Sequence[Mapping], shares: Sequence[float], output: Path) -> list[Path]:
     """Draw one figure a model: each direction's share of the variance, and how the shares add up.
 
+    A spectrum knows no signs and no clusters: that of the first protocol is drawn.
+
     Args:
-        spectra: `model`, `state`, `seed` and `explained_variance_ratio` [d] of each space.
+        spectra: `model`, `state`, `seed`, `protocol` and `explained_variance_ratio` [d] of each
+            space.
         shares: of the variance, to mark with a line.
         output: folder of the figures.
 
@@ -42,18 +69,24 @@ def draw(spectra: Sequence[Mapping], shares: Sequence[float], output: Path) -> l
     """
     paths = []
     with style():
-        for model, of_model in groupby(spectra, lambda spectrum: spectrum["model"]):
+        for of_model in grouped(_drawn(spectra), "model"):
+            first = of_model[0]
             figure, axes = subplots(1, 2)
-            for state, of_state in groupby(of_model, lambda spectrum: spectrum["state"]):
+            for of_state in grouped(of_model, "state"):
                 ratios = [spectrum["explained_variance_ratio"] for spectrum in of_state]
-                _draw_state(axes[0], state, np.array(ratios, np.float64))
+                _draw_state(axes[0], of_state[0]["state"], np.array(ratios, np.float64))
             _label(list(axes[0]), shares)
             handles, labels = axes[0, 0].get_legend_handles_labels()
             figure.legend(
-                handles, labels, loc="outside upper center", ncols=len(labels), title=model
+                handles, labels, loc="outside upper center", ncols=len(labels), title=first["model"]
             )
-            paths += save_figure(figure, output, f"directions_{model}")
+            paths += save_figure(figure, output, figure_name("directions", first))
     return paths
+
+
+def _drawn(spectra: Sequence[Mapping]) -> list[Mapping]:
+    """Return the spectra of the first protocol."""
+    return grouped(spectra, "protocol")[0]
 
 
 def _draw_state(axes: Iterable["Axes"], state: str, ratios: np.ndarray) -> None:
@@ -106,8 +139,8 @@ def _table(rows: Sequence[Row]) -> Table:
         for quantity in quantities
     ]
     first = rows[0]
-    seeds = ", ".join(map(str, dict.fromkeys(row["seed"] for row in rows)))
-    title = f"{first['model']} · directions of {first['n_features']} · seed {seeds}"
+    what = f"directions of {first['n_features']}"
+    title = f"{first['model']} · {what} · {seeds_and_protocol(rows)}"
     return Table(title, ["", *states], lines)
 
 
@@ -121,7 +154,7 @@ def _name(quantity: str, target: float) -> str:
 def _cell(column: Sequence[Row]) -> str:
     """Return a number of directions over the seeds, with its range over signs where it has one."""
     value = over_seeds(column, "n_directions", lambda n: _count(n, len(column)))
-    if column[0]["quantity"] == "variance":
+    if column[0]["quantity"] == "variance" or column[0]["protocol"] != "ours":
         return value
     fewest, most = ([row[f"n_directions_{end}"] for row in column] for end in ("fewest", "most"))
     low = NOTHING if None in fewest else str(min(fewest))

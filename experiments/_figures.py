@@ -7,11 +7,11 @@ without pyplot: no global state, no window system, nothing to close, the Agg ren
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments._outputs import replacing
+from experiments._outputs import Row, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +44,19 @@ _RC = {
     "savefig.dpi": DPI,
     "svg.hashsalt": "jaxgeom",  # the same figure is the same file
 }
+
+
+class Drawn(NamedTuple):
+    """A figure on the disk: NAME.png and NAME.svg, and what they show, in words."""
+
+    name: str
+    text: str
+
+
+def figure_name(what: str, row: Row) -> str:
+    """Return the name of the figure of a row's model; ours goes without its protocol's name."""
+    protocol = "" if row["protocol"] == "ours" else f"_{row['protocol']}"
+    return f"{what}_{row['model']}{protocol}"
 
 
 @contextmanager

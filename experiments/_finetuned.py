@@ -27,17 +27,20 @@ NAMES = {
     "pretrained": "finetuned",
     "random": "random_finetuned",
 }  # a state, and that after training
+QUOTING = {"ours": "plain", "authors": "default"}  # how a protocol reads quotation marks
 
 
-def in_state(source: Source, state: str, seed: int, config: Common) -> Checkpoint:
+def in_state(
+    source: Source, state: str, seed: int, config: Common, *, protocol: str = "ours"
+) -> Checkpoint:
     """Return the model of `source` in a state, trained first where the state asks for it."""
     for start, trained in NAMES.items():
         if state == trained:
-            return finetuned(checkpoint(source, start, seed, config), config)
+            return finetuned(checkpoint(source, start, seed, config), config, protocol=protocol)
     return checkpoint(source, state, seed, config)
 
 
-def finetuned(start: Checkpoint, config: Common) -> Checkpoint:
+def finetuned(start: Checkpoint, config: Common, *, protocol: str = "ours") -> Checkpoint:
     """Return the model that training makes of `start`: trained now, or found in the output folder.
 
     An interrupted run goes on from its last whole epoch.
@@ -47,6 +50,7 @@ def finetuned(start: Checkpoint, config: Common) -> Checkpoint:
             dropout. It is built only if there is something to train.
         config: The options; training reads their data, pooling, max_length, dtype and those that
             say fine-tuning, and writes to OUTPUT/finetuned.
+        protocol: How the pairs are read, see `read_pairs`.
 
     Returns:
         The model in the state "finetuned" or "random_finetuned".
@@ -56,7 +60,7 @@ def finetuned(start: Checkpoint, config: Common) -> Checkpoint:
             what lies in the output folder is broken.
     """
     recipe = recipe_of(config)
-    pairs = read_training_pairs(config)
+    pairs = read_training_pairs(config, protocol=protocol)
     parts = key_parts(start, pairs, recipe)
     run = config.output / "finetuned" / content_hash(parts)[:KEY_LENGTH]
     model = run / MODEL
@@ -66,7 +70,7 @@ def finetuned(start: Checkpoint, config: Common) -> Checkpoint:
             start.build(),
             load_tokenizer(start.folder),
             pairs,
-            read_sts(config.data or "", split="dev", quoting=_quoting(config)),
+            read_sts(config.data or "", split="dev", quoting=QUOTING[protocol]),
             seed=start.seed,
             folder=run,
             config=recipe,
@@ -109,7 +113,7 @@ def recipe_of(config: Common) -> SiameseConfig:
     )
 
 
-def read_training_pairs(config: Common) -> StsPairs:
+def read_training_pairs(config: Common, *, protocol: str = "ours") -> StsPairs:
     """Read the training pairs from `--train`, or from beside the pairs that are analysed."""
     if config.data is None:
         raise ValueError("--data must name STS-B: a folder, a file or a Hub data set id")
@@ -117,14 +121,9 @@ def read_training_pairs(config: Common) -> StsPairs:
         raise ValueError(
             f"--train must name the training pairs where --data is a single file, got {config.data}"
         )
-    return read_sts(config.train or config.data, split="train", quoting=_quoting(config))
+    return read_sts(config.train or config.data, split="train", quoting=QUOTING[protocol])
 
 
 def content_hash(value: Any) -> str:
     """Return the sha256 of a value's JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _quoting(config: Common) -> str:
-    """Return how quotes are read under the protocol."""
-    return "default" if config.protocol == "authors" else "plain"

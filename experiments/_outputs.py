@@ -69,13 +69,31 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     write_text(path, text.getvalue())
 
 
+def write_record(path: Path, name: str, record: Row) -> None:
+    """Write the record of one experiment into a file that holds those of others."""
+    write_json(path, {"schema": 1, "experiments": read_records(path) | {name: record}})
+
+
+def read_records(path: Path) -> dict[str, Any]:
+    """Return the record of each experiment in the file; none where there is no file.
+
+    Raises:
+        ValueError: not such a file; the message names it.
+    """
+    if not path.exists():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["experiments"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: must hold the records of experiments ({error!r})") from error
+
+
 def run_record(options: Any, seconds: Row, inputs: Sequence[Row]) -> dict[str, Any]:
     """Return what a run was: options (a dataclass), versions, device, time by stage, inputs."""
     device = jax.devices()[0]
     return {
-        "schema": 1,
         "options": dataclasses.asdict(options),
-        "versions": {"python": platform.python_version()} | {n: _version(n) for n in RECORDED},
+        "versions": {"python": platform.python_version()} | versions(),
         "device": {
             "platform": device.platform,
             "kind": device.device_kind,
@@ -86,6 +104,11 @@ def run_record(options: Any, seconds: Row, inputs: Sequence[Row]) -> dict[str, A
         "seconds": {stage: round(value, 3) for stage, value in seconds.items()},
         "inputs": list(inputs),
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Return the installed versions of the packages that shape numbers."""
+    return {package: _version(package) for package in RECORDED}
 
 
 def _version(package: str) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments._outputs import Row, write_csv, write_json, write_text
+from experiments._outputs import Row, write_csv, write_json, write_record, write_text
 from experiments._tables import Table, show, to_latex, to_markdown
 
 
@@ -25,12 +25,12 @@ def publish(
         rows: one record for each line of NAME.json and NAME.csv, all with the same fields.
         tables: the rows as they are read by people.
         legend: what the tables' words and numbers mean.
-        record: run.json.
+        record: of the run; run.json holds the last one of each experiment of the folder.
         **more: further keys of NAME.json.
     """
     write_json(output / f"{name}.json", {"schema": 1, "rows": rows, **more})
     write_csv(output / f"{name}.csv", rows)
     write_text(output / f"{name}.md", to_markdown(tables, legend))
     write_text(output / f"{name}.tex", to_latex(tables, legend))
-    write_json(output / "run.json", record)
+    write_record(output / "run.json", name, record)
     show(tables, legend)

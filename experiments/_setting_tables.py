@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -37,7 +37,6 @@ def setting_row(
     space: Space,
     setting: dict[str, Any],
     result: study.SettingResult,
-    protocol: str,
     printed: paper.Printed | None,
 ) -> dict[str, Any]:
     """Return the row of one setting: what it is, what it gave, what the study prints there."""
@@ -46,7 +45,7 @@ def setting_row(
         "state": space.state,
         **setting,
         "seed": space.seed,
-        "protocol": protocol,
+        "protocol": space.protocol,
         "n_tokens": result.n_tokens,
         "spearman": study.spearman(result.vectors, space.scores),
         "isotropy": result.isotropy.isotropy,
@@ -58,6 +57,19 @@ def setting_row(
         "paper_spearman": printed and printed.spearman,
         "paper_isotropy": printed and printed.isotropy,
     }
+
+
+def legend_of(rows: Sequence[Row]) -> str:
+    """Return what the tables' words and numbers mean under the protocols of the rows."""
+    return legend_for(rows, LEGENDS)
+
+
+def legend_for(rows: Sequence[Row], legends: Mapping[str, str]) -> str:
+    """Return the legend of each protocol of the rows, named where there are several."""
+    protocols = dict.fromkeys(row["protocol"] for row in rows)
+    if len(protocols) == 1:
+        return legends[next(iter(protocols))]
+    return " ".join(f"Protocol {protocol}: {legends[protocol]}" for protocol in protocols)
 
 
 def by_space(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -93,11 +105,15 @@ def setting_table(
 
 def space_title(rows: Sequence[Row]) -> str:
     """Return the title of a table over the seeds of `rows`."""
-    seeds = ", ".join(str(row["seed"]) for row in rows)
-    seeds = f"{'seed' if len(rows) == 1 else 'seeds'} {seeds}"
     row = rows[0]
     tokens = f"{row['n_tokens']:,} tokens"
-    return " · ".join([row["model"], row["state"], seeds, tokens, f"protocol {row['protocol']}"])
+    protocol = f"protocol {row['protocol']}"
+    return " · ".join([row["model"], row["state"], _seeds(rows), tokens, protocol])
+
+
+def seeds_and_protocol(rows: Sequence[Row]) -> str:
+    """Return the end of a table's title."""
+    return f"{_seeds(rows)} · protocol {rows[0]['protocol']}"
 
 
 def over_seeds(column: Sequence[Row], field: str, face: Callable[[Any], str]) -> str:
@@ -127,6 +143,12 @@ def study_models(model: str) -> list[str]:
 def of_others(model: str) -> str:
     """Return the remark on the study's lines beside a model that the study has not."""
     return f"They are of other models than {model}."
+
+
+def _seeds(rows: Sequence[Row]) -> str:
+    """Name the seeds of the rows."""
+    seeds = dict.fromkeys(str(row["seed"]) for row in rows)
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)}"
 
 
 def _printed(

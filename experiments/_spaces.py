@@ -17,7 +17,7 @@ import jaxgeom
 from experiments._checkpoints import Checkpoint, sources
 from experiments._common import Common, Stages
 from experiments._embeddings import embeddings
-from experiments._finetuned import NAMES, in_state
+from experiments._finetuned import NAMES, QUOTING, in_state
 from jaxgeom import reference
 from jaxgeom._checks import FLOATS
 from jaxgeom.models.encoding import TokenEmbeddings
@@ -44,6 +44,7 @@ class LayeredSpace(NamedTuple):
     model: str
     state: str
     seed: int
+    protocol: str
     hidden: np.ndarray  # [layers + 1, n, d], on disk, special tokens included
     sentence_ids: np.ndarray  # [n]
     special: np.ndarray  # [n] bool
@@ -59,12 +60,22 @@ class LayeredSpace(NamedTuple):
         return vectors
 
 
+class Encoding(NamedTuple):
+    """The embeddings of the pairs, as a protocol reads them, by one model in one state."""
+
+    point: Checkpoint
+    protocol: str
+    embeddings: TokenEmbeddings
+    pairs: StsPairs
+
+
 class Space(NamedTuple):
     """Token embeddings of p pairs of sentences, from one model in one state."""
 
     model: str
     state: str
     seed: int
+    protocol: str  # how the pairs were read, and how they are clustered and measured
     tokens: np.ndarray  # [n d]
     sentence_ids: np.ndarray  # [n]: 0..p-1 the first sentences, p..2p-1 the second ones
     scores: np.ndarray  # [p]
@@ -73,7 +84,7 @@ class Space(NamedTuple):
 
 
 def spaces(config: Common, file: Path | None, stages: Stages) -> Iterator[Space]:
-    """Yield the space of each model, state and seed, or for each seed that of an `.npz` file."""
+    """Yield the space of each model, state, protocol and seed; or that of an `.npz` file."""
     if (file is None) == (not config.models):
         raise ValueError(
             "give either --models (or --preset) or --embeddings, "
@@ -85,8 +96,8 @@ def spaces(config: Common, file: Path | None, stages: Stages) -> Iterator[Space]
     with stages("read"):
         given = read_space(file)
         require_finite(given.tokens, given.sentence_ids)
-    for seed in config.seeds:
-        yield given._replace(seed=seed)
+    for protocol, seed in product(config.protocol, config.seeds):
+        yield given._replace(seed=seed, protocol=protocol)
 
 
 def geometry(space: Space, config: Common) -> tuple[ModuleType, Array]:
@@ -101,6 +112,7 @@ def space_record(space: Space) -> dict[str, Any]:
         "model": space.model,
         "state": space.state,
         "seed": space.seed,
+        "protocol": space.protocol,
         "n_pairs": len(space.scores),
         "n_tokens": len(space.tokens),
         "n_features": space.tokens.shape[1],
@@ -131,7 +143,7 @@ def read_space(file: Path) -> Space:
     for problem in _problems(tokens, ids, scores):
         raise ValueError(f"{file}: {problem}")
     ids, scores = ids.astype(np.int32), scores.astype(np.float64)
-    return Space(file.stem, "given", 0, tokens, ids, scores, None, 0)
+    return Space(file.stem, "given", 0, "ours", tokens, ids, scores, None, 0)
 
 
 def _problems(tokens: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> Iterator[str]:
@@ -157,42 +169,49 @@ def _kind(array: np.ndarray) -> str:
 
 
 def layered_spaces(config: Common, stages: Stages) -> Iterator[LayeredSpace]:
-    """Yield all layers of each model and state, for the first of `--seeds` alone.
+    """Yield all layers of each model, state and protocol, for the first of `--seeds` alone.
 
     They are the last layer's size times the number of layers: more seeds would fill the disk.
     """
     if not config.models:
         raise ValueError("--models (or --preset) must name an encoder, got none")
     first = dataclasses.replace(config, seeds=config.seeds[:1])
-    for point, encoded, _ in _encodings(first, stages, "all"):
-        arrays = (encoded.hidden, encoded.sentence_ids, encoded.special)
-        yield LayeredSpace(point.model, point.state, point.seed, *arrays, encoded.n_truncated)
+    for point, protocol, encoded, _ in _encodings(first, stages, "all"):
+        yield LayeredSpace(
+            model=point.model,
+            state=point.state,
+            seed=point.seed,
+            protocol=protocol,
+            hidden=encoded.hidden,
+            sentence_ids=encoded.sentence_ids,
+            special=encoded.special,
+            n_truncated=encoded.n_truncated,
+        )
 
 
 def _encoded(config: Common, stages: Stages) -> Iterator[Space]:
-    """Yield the space of each model, state and seed, encoded or from the cache."""
-    for point, encoded, pairs in _encodings(config, stages, "last"):
+    """Yield the space of each model, state, protocol and seed, encoded or from the cache."""
+    for encoding in _encodings(config, stages, "last"):
         with stages("encode"):
-            space = _space(point, encoded, pairs.scores, config.pooling)
+            space = _space(encoding, config.pooling)
             require_finite(space.tokens, space.sentence_ids)
         yield space
 
 
-def _encodings(
-    config: Common, stages: Stages, layers: str
-) -> Iterator[tuple[Checkpoint, TokenEmbeddings, StsPairs]]:
-    """Yield each model, state and seed with its embeddings, encoded or from the cache."""
+def _encodings(config: Common, stages: Stages, layers: str) -> Iterator[Encoding]:
+    """Yield the embeddings of each model, state, protocol and seed, encoded or from the cache."""
     with stages("read"):
-        pairs = read_pairs(config)
+        pairs = {protocol: read_pairs(config, protocol) for protocol in config.protocol}
         models = sources(config.models)
-    for model, state, seed in product(models, config.states, config.seeds):
+    points = product(models, config.states, config.protocol, config.seeds)
+    for model, state, protocol, seed in points:
         name = f"{model.name} {state} seed {seed}"
         with stages("train" if state in NAMES.values() else "read", name):
-            point = in_state(model, state, seed, config)
+            point = in_state(model, state, seed, config, protocol=protocol)
         with stages("encode", name):
             encoded = embeddings(
                 point,
-                [*pairs.sentences1, *pairs.sentences2],
+                sentences_of(pairs[protocol]),
                 config.output / "embeddings",
                 max_length=config.max_length,
                 dtype=config.dtype,
@@ -201,26 +220,31 @@ def _encodings(
         if encoded.n_truncated:
             cut = f"{encoded.n_truncated} sentences were cut off"
             print(f"{model.name}: {cut} at --max-length {config.max_length}", file=sys.stderr)
-        yield point, encoded, pairs
+        yield Encoding(point, protocol, encoded, pairs[protocol])
 
 
-def read_pairs(config: Common) -> StsPairs:
-    """Read `--data` under the protocol's reading of quotes."""
+def read_pairs(config: Common, protocol: str) -> StsPairs:
+    """Read `--data` under a protocol's reading of quotes."""
     if config.data is None:
         raise ValueError("--data must name STS-B: a folder, a file or a Hub data set id")
-    quoting = "default" if config.protocol == "authors" else "plain"
-    return read_sts(config.data, split=config.split, quoting=quoting)
+    return read_sts(config.data, split=config.split, quoting=QUOTING[protocol])
 
 
-def _space(point: Checkpoint, encoded: TokenEmbeddings, scores: np.ndarray, pooling: str) -> Space:
+def sentences_of(pairs: StsPairs) -> list[str]:
+    """Return the sentences in the order of a space's ids: all first ones, then all second ones."""
+    return [*pairs.sentences1, *pairs.sentences2]
+
+
+def _space(encoding: Encoding, pooling: str) -> Space:
     """Return the space of the kept tokens, or for `cls` pooling that of the CLS vectors."""
+    point, protocol, encoded, pairs = encoding
     cls = encoded.hidden[_first_tokens(encoded.sentence_ids)]
     tokens, sentence_ids = cls, np.arange(len(cls), dtype=np.int32)
     if pooling == "mean":
         kept = ~encoded.special
         tokens, sentence_ids = encoded.hidden[kept], encoded.sentence_ids[kept]
-    name = (point.model, point.state, point.seed)
-    return Space(*name, tokens, sentence_ids, scores, cls, encoded.n_truncated)
+    name = (point.model, point.state, point.seed, protocol)
+    return Space(*name, tokens, sentence_ids, pairs.scores, cls, encoded.n_truncated)
 
 
 def _first_tokens(sentence_ids: np.ndarray) -> np.ndarray:

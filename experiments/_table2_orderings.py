@@ -48,7 +48,6 @@ def ordering_rows(
     fit: Isotropy,
     ranges: IsotropyCurve,
     results: Mapping[tuple[str, int], SettingResult],
-    protocol: str,
 ) -> list[dict[str, Any]]:
     """Return the pairs among I(zero-mean) and I(m least removed by Global), of the run and printed.
 
@@ -56,8 +55,7 @@ def ordering_rows(
         space: what was measured.
         fit: isotropy of the centred tokens.
         ranges: I after each number of least removals, from `isotropy_curve`.
-        results: from `least_settings`.
-        protocol: of the results.
+        results: from `least_settings`, under the space's protocol.
 
     Returns:
         For each pair a row of this run, then, for a fine-tuned model, one for each of the study's
@@ -79,7 +77,7 @@ def ordering_rows(
             "log_ratio_low": allowed.low,
             "log_ratio_high": allowed.high,
         }
-        rows += [_row(space, protocol, pair, facts, allowed) for pair in pairs]
+        rows += [_row(space, pair, facts, allowed) for pair in pairs]
     return rows
 
 
@@ -109,7 +107,7 @@ def _printed_pairs(space: Space, ranges: IsotropyCurve, first: int, second: int)
 
 
 def _row(
-    space: Space, protocol: str, pair: Pair, facts: dict[str, Any], allowed: orderings.Bounds
+    space: Space, pair: Pair, facts: dict[str, Any], allowed: orderings.Bounds
 ) -> dict[str, Any]:
     """Return one pair as in table2.json."""
     is_printed = pair.source != THIS_RUN
@@ -117,7 +115,7 @@ def _row(
         "model": space.model,
         "state": space.state,
         "seed": space.seed,
-        "protocol": protocol,
+        "protocol": space.protocol,
         "source": pair.source,
         **facts,
         "isotropy_first": pair.first,

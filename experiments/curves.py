@@ -10,10 +10,12 @@ run.json and the cached embeddings.
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from experiments._common import Stages, main, require_valid, with_preset
-from experiments._curves_layout import LEGEND, draw, tables_of
+from experiments._curves_layout import draw, legend_of, tables_of
+from experiments._measured import measured
 from experiments._outputs import run_record
 from experiments._publish import publish
 from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
@@ -48,26 +50,25 @@ def run(config: Config) -> Result:
     """
     config = with_preset(config)
     require_valid(config)
-    require_ours(config)
     stages = Stages()
     rows: list[dict[str, Any]] = []
     inputs = []
     for space in spaces(config, config.embeddings, stages):
         with stages("curves", f"{space.model} {space.state} seed {space.seed}"):
-            rows += measure(space, config)
+            rows += measured("curves", space, config, partial(measure, space, config))
         inputs.append(space_record(space))
     with stages("figure"):
         draw(rows, config.n_directions, config.output)
     record = run_record(config, stages.seconds, inputs)
     tables = tables_of(rows, config.n_directions)
-    publish(config.output, "curves", rows, tables, LEGEND, record)
+    publish(config.output, "curves", rows, tables, legend_of(rows), record)
     return Result(rows, record)
 
 
 def measure(space: Space, config: Config) -> list[dict[str, Any]]:
     """Return the rows of one space: a point for each order and number of directions removed."""
     ops, tokens = geometry(space, config)
-    fit = study.centred_isotropy(ops, tokens)
+    fit = study.centred_isotropy(ops, tokens, protocol=space.protocol)
     rows = []
     for which in ORDERS:
         curve = study.removal_curve(ops, fit, tokens, space.sentence_ids, space.scores, which=which)
@@ -78,29 +79,21 @@ def measure(space: Space, config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def require_ours(config: SpaceOptions) -> None:
-    """Raise `ValueError` for the authors' protocol: a curve is not one solver's signs."""
-    if config.protocol != "ours":
-        raise ValueError(
-            "--protocol must be ours here: every number of removed directions is read with its "
-            f"range over all choices of signs, got {config.protocol}"
-        )
-
-
 def _row(space: Space, which: str, n_removed: int, point: dict[str, float]) -> dict[str, Any]:
-    """Return one row of curves.json."""
+    """Return one row of curves.json; one choice of signs has no range."""
+    signs_are_free = space.protocol == "ours"
     return {
         "model": space.model,
         "state": space.state,
         "which": which,
         "n_removed": n_removed,
         "seed": space.seed,
-        "protocol": "ours",
+        "protocol": space.protocol,
         "n_tokens": len(space.tokens),
         "spearman": point["spearman"],
         "isotropy": point["isotropy"],
-        "isotropy_low": point["low"],
-        "isotropy_high": point["high"],
+        "isotropy_low": point["low"] if signs_are_free else None,
+        "isotropy_high": point["high"] if signs_are_free else None,
     }
 
 

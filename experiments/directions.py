@@ -10,6 +10,7 @@ counted. OUTPUT receives directions_MODEL.png and .svg, directions.json (with ev
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -17,10 +18,10 @@ import numpy as np
 
 from experiments._common import Stages, main, require_valid, with_preset
 from experiments._directions_layout import LEGEND, draw, tables_of
+from experiments._measured import measured
 from experiments._outputs import run_record
 from experiments._publish import publish
 from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
-from experiments.curves import require_ours
 from jaxgeom import study
 from jaxgeom.results import Isotropy
 
@@ -57,13 +58,14 @@ def run(config: Config) -> Result:
     """
     config = with_preset(config)
     require_valid(config)
-    require_ours(config)
     require_shares(config)
     stages = Stages()
     rows, spectra, inputs = [], [], []
     for space in spaces(config, config.embeddings, stages):
         with stages("directions", f"{space.model} {space.state} seed {space.seed}"):
-            counted, spectrum = measure(space, config)
+            counted, spectrum = measured(
+                "directions", space, config, partial(measure, space, config)
+            )
         rows += counted
         spectra.append(spectrum)
         inputs.append(space_record(space))
@@ -77,11 +79,12 @@ def run(config: Config) -> Result:
 def measure(space: Space, config: Config) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows of one space and its spectrum."""
     ops, tokens = geometry(space, config)
-    fit = study.centred_isotropy(ops, tokens)
+    fit = study.centred_isotropy(ops, tokens, protocol=space.protocol)
     ratio = study.explained_variance_ratio(fit)
-    name = {"model": space.model, "state": space.state, "seed": space.seed}
-    size = {"protocol": "ours", "n_tokens": len(space.tokens), "n_features": len(ratio)}
-    counts = [*_variance_counts(ratio, config), *_isotropy_counts(ops, fit, config)]
+    names = ("model", "state", "seed", "protocol")
+    name = {field: getattr(space, field) for field in names}
+    size = {"n_tokens": len(space.tokens), "n_features": len(ratio)}
+    counts = [*_variance_counts(ratio, config), *_isotropy_counts(ops, fit, space.protocol, config)]
     rows = [name | size | count for count in counts]
     return rows, name | {"explained_variance_ratio": ratio.tolist()}
 
@@ -101,16 +104,18 @@ def _variance_counts(ratio: np.ndarray, config: Config) -> Iterator[dict[str, An
         yield _count("variance", share, n, None, None)
 
 
-def _isotropy_counts(ops: ModuleType, fit: Isotropy, config: Config) -> Iterator[dict[str, Any]]:
+def _isotropy_counts(
+    ops: ModuleType, fit: Isotropy, protocol: str, config: Config
+) -> Iterator[dict[str, Any]]:
     """Yield how many leading directions must go for each isotropy, and the range over signs."""
     curve = study.isotropy_curve(ops, fit, "top")
     for target in config.isotropy:
-        readings = (curve.heavier, curve.high, curve.low)
-        yield _count(
-            "isotropy",
-            target,
-            *(study.n_directions_for_isotropy(reading, target) for reading in readings),
+        n, fewest, most = (
+            study.n_directions_for_isotropy(reading, target)
+            for reading in (curve.heavier, curve.high, curve.low)
         )
+        ends = (fewest, most) if protocol == "ours" else (None, None)  # of one choice: no range
+        yield _count("isotropy", target, n, *ends)
 
 
 def _count(

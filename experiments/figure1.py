@@ -7,10 +7,10 @@ Vectors are as the encoder gives them, not centred; layer 0 is the embedding out
 run.json, and the embeddings of all layers, whose size is printed before they are computed.
 """
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -22,9 +22,21 @@ from tqdm import tqdm
 
 import jaxgeom
 from experiments._common import Common, Stages, main, require_valid, with_preset
-from experiments._figures import COLOURS, LABELS, LINE, THIN, save_figure, style, subplots
+from experiments._figures import (
+    COLOURS,
+    LABELS,
+    LINE,
+    THIN,
+    Drawn,
+    save_figure,
+    style,
+    subplots,
+)
+from experiments._measured import measured
 from experiments._outputs import Row, run_record
 from experiments._publish import publish
+from experiments._rows import grouped
+from experiments._setting_tables import legend_for
 from experiments._spaces import LayeredSpace, layered_spaces
 from experiments._tables import NOTHING, Table
 from jaxgeom import reference, study
@@ -75,12 +87,12 @@ def run(config: Config) -> Result:
     inputs = []
     for space in layered_spaces(config, stages):
         with stages("isotropy", f"{space.model} {space.state}"):
-            rows += measure(space, config)
+            rows += measured("figure1", space, config, partial(measure, space, config))
         inputs.append(_input(space))
     with stages("figure"):
         draw(rows, config.output)
     record = run_record(config, stages.seconds, inputs)
-    publish(config.output, "figure1", rows, tables_of(rows), LEGENDS[config.protocol], record)
+    publish(config.output, "figure1", rows, tables_of(rows), legend_of(rows), record)
     return Result(rows, record)
 
 
@@ -93,8 +105,8 @@ def measure(space: LayeredSpace, config: Config) -> list[dict[str, Any]]:
         name = f"{space.model} {space.state} {title}"
         for layer in tqdm(layers, desc=name, unit="layer", leave=False, disable=None):
             vectors = space.vectors(kind, layer)
-            logs = log_isotropy(ops, vectors, config.protocol)
-            rows.append(_row(space, kind, layer, logs, len(vectors), config.protocol))
+            logs = log_isotropy(ops, vectors, space.protocol)
+            rows.append(_row(space, kind, layer, logs, len(vectors)))
     return rows
 
 
@@ -103,33 +115,52 @@ def log_isotropy(
 ) -> tuple[float, float | None, float | None]:
     """Return ln I(W) of `vectors` [n d] and, where the signs are free, its range over them.
 
-    Ours are logarithms throughout: I itself is 0 in float64 below ln I = -745.
+    Logarithms throughout: I itself is 0 in float64 below ln I = -745.
     """
     if protocol == "authors":
-        isotropy = study.PROTOCOLS[protocol].isotropy(ops, vectors).isotropy
-        return math.log(isotropy) if isotropy else -math.inf, None, None
+        side = study.PROTOCOLS[protocol].fit(ops, vectors).log_partition
+        return float(reference.log_isotropy(side).heavier), None, None
     rows = jax.device_put(vectors) if ops is jaxgeom else vectors
     logs = ops.log_isotropy(ops.isotropy(rows).log_partition)
     return float(logs.heavier), float(logs.low), float(logs.high)
 
 
 def draw(rows: Sequence[Row], output: Path) -> list[Path]:
-    """Draw one panel a model; a state that did not run is not in it."""
-    panels = [(model, list(group)) for model, group in groupby(rows, lambda row: row["model"])]
+    """Draw a panel for each model, a row of them for each protocol."""
+    models, protocols = grouped(rows, "model"), grouped(rows, "protocol")
     with style():
-        figure, axes = subplots(1, len(panels), panel=(4.2, 3.6), sharey=True)
-        for axis, (model, of_model) in zip(axes[0], panels, strict=True):
-            _panel(axis, model, of_model)
-        axes[0, 0].set_ylabel("−ln I(W)  (nats; higher: less isotropic)")
+        size = (len(protocols), len(models))
+        figure, axes = subplots(*size, panel=(4.2, 3.6), sharex="col", sharey=True)
+        for axis, panel in zip(axes.T.flat, grouped(rows, "model", "protocol"), strict=True):
+            _panel(axis, panel)
+            if len(protocols) > 1:
+                axis.set_title(f"{panel[0]['model']}, protocol {panel[0]['protocol']}")
+        for axis in axes[-1]:
+            axis.set_xlabel("layer (0: embedding output)")
+        for axis in axes[:, 0]:
+            axis.set_ylabel("−ln I(W)  (nats; higher: less isotropic)")
         axes[0, 0].set_ylim(bottom=0)  # when all panels are drawn: it stops the shared autoscale
-        n_columns = min(3, 2 * len(panels))  # as wide as the panels are
+        n_columns = min(3, 2 * len(models))  # as wide as the panels are
         figure.legend(handles=axes[0, 0].lines, loc="outside lower center", ncols=n_columns)
         return save_figure(figure, output, "figure1")
 
 
 def tables_of(rows: Sequence[Row]) -> list[Table]:
-    """Return one table a model: a line for each layer, a column for each curve."""
-    return [_table(model, list(group)) for model, group in groupby(rows, lambda r: r["model"])]
+    """Return one table a model and protocol: a line for each layer, a column for each curve."""
+    return [_table(group) for group in grouped(rows, "model", "protocol")]
+
+
+def figures_of(rows: Sequence[Row]) -> list[Drawn]:
+    """Return what `draw` draws."""
+    models = ", ".join(dict.fromkeys(row["model"] for row in rows))
+    curves = ", ".join(dict.fromkeys(_label(row["state"], row["vectors"]) for row in rows))
+    what = f"−ln I(W) against the layer for {models}, higher is less isotropic: {curves}."
+    return [Drawn("figure1", what)]
+
+
+def legend_of(rows: Sequence[Row]) -> str:
+    """Return what the figure and the tables show under the protocols of the rows."""
+    return legend_for(rows, LEGENDS)
 
 
 def _row(
@@ -138,7 +169,6 @@ def _row(
     layer: int,
     logs: tuple[float, float | None, float | None],
     n_vectors: int,
-    protocol: str,
 ) -> dict[str, Any]:
     """Return one row of figure1.json."""
     return {
@@ -147,7 +177,7 @@ def _row(
         "vectors": kind,
         "layer": layer,
         "seed": space.seed,
-        "protocol": protocol,
+        "protocol": space.protocol,
         "n_vectors": n_vectors,
         **dict(zip(("log_isotropy", "log_isotropy_low", "log_isotropy_high"), logs, strict=True)),
     }
@@ -159,6 +189,7 @@ def _input(space: LayeredSpace) -> dict[str, Any]:
         "model": space.model,
         "state": space.state,
         "seed": space.seed,
+        "protocol": space.protocol,
         "n_layers": len(space.hidden),
         "n_tokens": int((~space.special).sum()),
         "n_sentences": int(space.sentence_ids[-1]) + 1,
@@ -173,7 +204,12 @@ def _curves(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
         yield state, kind, list(curve)
 
 
-def _panel(axis: "Axes", model: str, rows: Sequence[Row]) -> None:
+def _label(state: str, kind: str) -> str:
+    """Return the name of a curve."""
+    return f"{VECTORS[kind]}, {LABELS.get(state, state)}"
+
+
+def _panel(axis: "Axes", rows: Sequence[Row]) -> None:
     """Draw the curves of one model: colour is the state, a hollow mark the CLS vectors."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  (an extra)
 
@@ -183,7 +219,7 @@ def _panel(axis: "Axes", model: str, rows: Sequence[Row]) -> None:
         axis.plot(
             [row["layer"] for row in curve],
             [-row["log_isotropy"] for row in curve],
-            label=f"{VECTORS[kind]}, {LABELS.get(state, state)}",
+            label=_label(state, kind),
             color=COLOURS.get(state, COLOURS["given"]),
             linewidth=THIN if state == "random" else LINE,
             linestyle="--" if (state, kind) == ("pretrained", "cls") else "-",
@@ -191,19 +227,20 @@ def _panel(axis: "Axes", model: str, rows: Sequence[Row]) -> None:
             markerfacecolor="white" if kind == "cls" else None,
             markersize=0 if state == "random" else None,
         )
-    axis.set(title=model, xlabel="layer (0: embedding output)")
+    axis.set_title(rows[0]["model"])
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _table(model: str, rows: Sequence[Row]) -> Table:
-    """Return the table of one model."""
+def _table(rows: Sequence[Row]) -> Table:
+    """Return the table of one model under one protocol."""
     curves = list(_curves(rows))
     header = ["layer", *(f"{VECTORS[kind]}, {state}" for state, kind, _ in curves)]
     layers = zip(*(curve for _, _, curve in curves), strict=True)
     lines = [[str(line[0]["layer"]), *map(_cell, line)] for line in layers]
     counts = {VECTORS[kind]: curve[0]["n_vectors"] for _, kind, curve in curves}
     vectors = "; ".join(f"{kind}: {count:,} vectors" for kind, count in counts.items())
-    title = f"{model} · −ln I · seed {rows[0]['seed']} · protocol {rows[0]['protocol']}"
+    first = rows[0]
+    title = f"{first['model']} · −ln I · seed {first['seed']} · protocol {first['protocol']}"
     return Table(title, header, lines, [f"{vectors}.", *_cls_notes(curves)])
 
 

@@ -5,7 +5,8 @@
 Token occurrences of sampled sentences (special tokens dropped) in the plane of their first two
 principal components, a panel for each model and state; darker tokens are more frequent in the whole
 corpus. A number says what the eye sees: the rank correlation between a token's log frequency and
-its position along a direction. The first of `--seeds` is drawn. OUTPUT receives figure2.png and
+its position along a direction. The first of `--seeds` is drawn, fine-tuned
+under the first of `--protocol`. OUTPUT receives figure2.png and
 .svg, figure2.json, .csv, .md and .tex, run.json and the cached embeddings.
 """
 
@@ -22,7 +23,7 @@ import jaxgeom
 from experiments._checkpoints import Source, sources
 from experiments._common import Common, Stages, main, require_valid, with_preset
 from experiments._embeddings import embeddings
-from experiments._figures import LABELS, save_figure, style, subplots
+from experiments._figures import LABELS, Drawn, save_figure, style, subplots
 from experiments._finetuned import in_state
 from experiments._frequency import Corpus, count_tokens, read_sentences, sample
 from experiments._outputs import Row, run_record
@@ -63,6 +64,7 @@ class Panel(NamedTuple):
     model: str
     state: str
     seed: int
+    protocol: str  # of fine-tuning; nothing else here depends on it
     positions: np.ndarray  # [n 2]
     explained: np.ndarray  # [2]: share of the variance
     token_ids: np.ndarray  # [n]
@@ -112,6 +114,7 @@ def row_of(panel: Panel) -> dict[str, Any]:
         "model": panel.model,
         "state": panel.state,
         "seed": panel.seed,
+        "protocol": panel.protocol,
         "n_tokens": len(panel.token_ids),
         "n_sentences": panel.n_sentences,
         "explained_variance_pc1": float(panel.explained[0]),
@@ -157,7 +160,19 @@ def table_of(rows: Sequence[Row]) -> Table:
         ]
         for row in rows
     ]
-    return Table(f"Token frequency in the leading plane · seed {rows[0]['seed']}", header, lines)
+    seed, protocol = rows[0]["seed"], rows[0]["protocol"]
+    title = f"Token frequency in the leading plane · seed {seed} · protocol {protocol}"
+    return Table(title, header, lines)
+
+
+def figures_of(rows: Sequence[Row]) -> list[Drawn]:
+    """Return what `draw` draws."""
+    panels = ", ".join(f"{row['model']} {LABELS.get(row['state'], row['state'])}" for row in rows)
+    what = (
+        "Token occurrences in the plane of their first two principal components, darker the more "
+        f"frequent the token is in the corpus: {panels}."
+    )
+    return [Drawn("figure2", what)]
 
 
 def _panels(config: Config, stages: Stages) -> Iterator[Panel]:
@@ -183,10 +198,10 @@ def _panels(config: Config, stages: Stages) -> Iterator[Panel]:
 
 def _panel(model: Source, state: str, corpus: Corpus, config: Config) -> Panel:
     """Return the sampled tokens of one model in one state."""
-    seed = config.seeds[0]
+    seed, protocol = config.seeds[0], config.protocol[0]
     drawn = sample(corpus, config.max_tokens, config.max_length, seed)
     encoded = embeddings(
-        in_state(model, state, seed, config),
+        in_state(model, state, seed, config, protocol=protocol),
         drawn,
         config.output / "embeddings",
         max_length=config.max_length,
@@ -201,6 +216,7 @@ def _panel(model: Source, state: str, corpus: Corpus, config: Config) -> Panel:
         model=model.name,
         state=state,
         seed=seed,
+        protocol=protocol,
         positions=positions,
         explained=np.asarray(fit.explained_variance_ratio),
         token_ids=encoded.token_ids[kept],
@@ -245,6 +261,7 @@ def _input(panel: Panel) -> dict[str, Any]:
         "model": panel.model,
         "state": panel.state,
         "seed": panel.seed,
+        "protocol": panel.protocol,
         "n_corpus_sentences": len(panel.corpus.sentences),
         "n_corpus_tokens": int(panel.corpus.counts.sum()),
         "n_corpus_types": int(np.count_nonzero(panel.corpus.counts)),

@@ -68,22 +68,24 @@ def run(config: Config) -> Result:
         raise ValueError("--models must name one or more encoders, got none")
     stages = Stages()
     with stages("read"):
-        pairs = read_pairs(config)
+        pairs = {protocol: read_pairs(config, protocol) for protocol in config.protocol}
         models = sources(config.models)
     rows = []
-    for model, state, seed in product(models, config.states, config.seeds):
+    points = product(models, config.states, config.protocol, config.seeds)
+    for model, state, protocol, seed in points:
         name = f"{model.name} {state} seed {seed}"
         with stages("train", name):
-            tuned = finetuned(checkpoint(model, state, seed, config), config)
+            start = checkpoint(model, state, seed, config)
+            tuned = finetuned(start, config, protocol=protocol)
         with stages("evaluate", name):
-            rows.append(_row(tuned, pairs, config))
+            rows.append(_row(tuned, pairs[protocol], protocol, config))
     record = run_record(config, stages.seconds, [])
     tables = [_table(list(group)) for _, group in groupby(rows, lambda row: row["model"])]
     publish(config.output, "finetune", rows, tables, LEGEND, record)
     return Result(rows, record)
 
 
-def _row(tuned: Checkpoint, pairs: StsPairs, config: Config) -> dict[str, Any]:
+def _row(tuned: Checkpoint, pairs: StsPairs, protocol: str, config: Config) -> dict[str, Any]:
     """Return one row of finetune.json."""
     scores = evaluate(
         tuned.build(dtype=DTYPES[config.dtype]),
@@ -97,6 +99,7 @@ def _row(tuned: Checkpoint, pairs: StsPairs, config: Config) -> dict[str, Any]:
         "model": tuned.model,
         "state": tuned.state,
         "seed": tuned.seed,
+        "protocol": protocol,
         "folder": tuned.folder.relative_to(config.output).as_posix(),
         "split": config.split,
         "n_pairs": len(pairs.scores),
@@ -116,15 +119,20 @@ def _table(rows: Sequence[Row]) -> Table:
     header = ["", *(f"dev, epoch {field.rpartition('_')[2]}" for field in epochs), rows[0]["split"]]
     lines = [
         [
-            f"{row['state']}, seed {row['seed']}",
+            _label(row),
             *(correlation(row[field]) for field in [*epochs, "spearman"]),
         ]
         for row in rows
     ]
-    notes = [f"{row['state']}, seed {row['seed']}: {row['folder']}" for row in rows]
+    notes = [f"{_label(row)}: {row['folder']}" for row in rows]
     if rows[0]["n_truncated"]:
         notes.append(f"{rows[0]['n_truncated']} training sentences were cut off at --max-length")
     return Table(rows[0]["model"], header, lines, notes)
+
+
+def _label(row: Row) -> str:
+    """Return what a line is of."""
+    return f"{row['state']}, seed {row['seed']}, protocol {row['protocol']}"
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python -m experiments.table1 --models NAME=FOLDER --data FOLDER --output out
 
-Each model and state is encoded once, clustered once a seed, and measured as it is, after the four
-changes of the study, and at its CLS vectors. OUTPUT receives table1.json, .csv, .md and .tex,
-run.json, the labels and the cached embeddings.
+Each model and state is encoded once, clustered once a seed and protocol, and measured as it is,
+after the four changes of the study, and at its CLS vectors. OUTPUT receives table1.json, .csv, .md
+and .tex, run.json, the labels and the cached embeddings.
 """
 
 import sys
@@ -18,9 +18,10 @@ from tqdm import tqdm
 from experiments import paper
 from experiments._clusters import labels_of
 from experiments._common import Stages, main, require_valid, with_preset
+from experiments._measured import measured
 from experiments._outputs import run_record
 from experiments._publish import publish
-from experiments._setting_tables import LEGENDS, setting_row
+from experiments._setting_tables import legend_of, setting_row
 from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
 from experiments._table1_layout import tables_of
 from jaxgeom import study
@@ -57,10 +58,12 @@ def run(config: Config) -> Result:
     rows: list[dict[str, Any]] = []
     inputs = []
     for space in spaces(config, config.embeddings, stages):
-        rows += measure(space, config, stages)
+        rows += measured(
+            "table1", space, config, partial(measure, space, config, stages), clustered=True
+        )
         inputs.append(space_record(space))
     record = run_record(config, stages.seconds, inputs)
-    publish(config.output, "table1", rows, tables_of(rows), LEGENDS[config.protocol], record)
+    publish(config.output, "table1", rows, tables_of(rows), legend_of(rows), record)
     return Result(rows, record)
 
 
@@ -79,20 +82,20 @@ def measure(space: Space, config: Config, stages: Stages) -> list[dict[str, Any]
             labels,
             n_clusters=config.n_clusters,
             n_directions=config.n_directions,
-            protocol=config.protocol,
+            protocol=space.protocol,
             progress=partial(tqdm, desc=name, leave=False, disable=None),
         )
         if space.cls is not None:
             ids = np.arange(len(space.cls), dtype=np.int32)
-            results["cls"] = study.measure(ops, space.cls, ids, len(ids), protocol=config.protocol)
-        return [_row(space, setting, result, config) for setting, result in results.items()]
+            results["cls"] = study.measure(ops, space.cls, ids, len(ids), protocol=space.protocol)
+        return [_row(space, setting, result) for setting, result in results.items()]
 
 
-def _row(space: Space, setting: str, result: study.SettingResult, config: Config) -> dict[str, Any]:
+def _row(space: Space, setting: str, result: study.SettingResult) -> dict[str, Any]:
     """Return one row of table1.json."""
     model = paper.MODELS.get(space.model, "")
     printed = paper.TABLE1.get((model, space.state, setting))
-    return setting_row(space, {"setting": setting}, result, config.protocol, printed)
+    return setting_row(space, {"setting": setting}, result, printed)
 
 
 if __name__ == "__main__":

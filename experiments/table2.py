@@ -18,9 +18,10 @@ from tqdm import tqdm
 from experiments import paper
 from experiments._clusters import labels_of
 from experiments._common import Stages, main, require_valid, with_preset
+from experiments._measured import measured
 from experiments._outputs import run_record, write_csv
 from experiments._publish import publish
-from experiments._setting_tables import LEGENDS, setting_row
+from experiments._setting_tables import legend_of, setting_row
 from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
 from experiments._table2_layout import least_of, printed, study_least, tables_of
 from experiments._table2_orderings import LEGEND, ordering_rows, ordering_tables
@@ -64,8 +65,10 @@ def run(config: Config) -> Result:
     stages = Stages()
     rows, orderings, inputs = [], [], []
     for space in spaces(config, config.embeddings, stages):
-        measured, pairs = measure(space, config, stages)
-        rows += measured
+        of_space, pairs = measured(
+            "table2", space, config, partial(measure, space, config, stages), clustered=True
+        )
+        rows += of_space
         orderings += pairs
         inputs.append(space_record(space))
     record = run_record(config, stages.seconds, inputs)
@@ -91,14 +94,14 @@ def measure(
             labels,
             n_clusters=config.n_clusters,
             n_least=n_least,
-            protocol=config.protocol,
+            protocol=space.protocol,
             progress=partial(tqdm, desc=name, leave=False, disable=None),
         )
-        rows = [_row(space, *key, result, config) for key, result in results.items()]
+        rows = [_row(space, *key, result) for key, result in results.items()]
     with stages("orderings", name):
         fit = study.centred_isotropy(ops, tokens)
         ranges = study.isotropy_curve(ops, fit, "least")
-        return rows, ordering_rows(space, fit, ranges, results, config.protocol)
+        return rows, ordering_rows(space, fit, ranges, results)
 
 
 def least_numbers(chosen: tuple[int, ...], d: int) -> tuple[int, ...]:
@@ -119,19 +122,17 @@ def write(
 ) -> None:
     """Write the files of a run, then print its tables."""
     tables = [*tables_of(rows), *ordering_tables(orderings)]
-    legend = f"{LEGENDS[config.protocol]} {LEGEND}"
+    legend = f"{legend_of(rows)} {LEGEND}"
     write_csv(config.output / "table2_orderings.csv", orderings)
     publish(config.output, "table2", rows, tables, legend, record, orderings=orderings)
 
 
-def _row(
-    space: Space, setting: str, n_least: int, result: study.SettingResult, config: Config
-) -> dict[str, Any]:
+def _row(space: Space, setting: str, n_least: int, result: study.SettingResult) -> dict[str, Any]:
     """Return one row of table2.json; `paper_n_least` is what the study removes there."""
     theirs = study_least(n_least, space.tokens.shape[1])
     what = {"setting": setting, "n_least": n_least, "paper_n_least": theirs}
     cell = printed(paper.MODELS.get(space.model, ""), space.state, setting, theirs)
-    return setting_row(space, what, result, config.protocol, cell)
+    return setting_row(space, what, result, cell)
 
 
 if __name__ == "__main__":

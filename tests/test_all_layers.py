@@ -121,7 +121,7 @@ def space() -> LayeredSpace:
     """Two layers of two sentences: CLS, a word or two, SEP."""
     special = np.array([True, False, False, True, True, False, True])
     hidden = np.arange(2 * 7 * 3, dtype=np.float32).reshape(2, 7, 3)
-    return LayeredSpace("m", "s", 0, hidden, np.array([0, 0, 0, 0, 1, 1, 1]), special, 0)
+    return LayeredSpace("m", "s", 0, "ours", hidden, np.array([0, 0, 0, 0, 1, 1, 1]), special, 0)
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("tokens", [1, 2, 5]), ("cls", [0, 4])])

@@ -1,6 +1,5 @@
 """Removal curves: every point by hand, the points of Tables 1 and 2, the files and the figure."""
 
-import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +11,6 @@ from tiny_study import D, as_csv, files_in, read_csv, run, tables_in, write_pair
 
 import jaxgeom
 from experiments import _curves_layout, curves, table1, table2
-from experiments._common import main
 from experiments._curves_layout import shown, tables_of
 from experiments._figures import style, subplots
 from experiments._tables import correlation, isotropy
@@ -168,7 +166,7 @@ def test_the_run_has_the_points_of_both_tables(data: Path) -> None:
 
 
 def test_every_face_has_the_json_cells(data: Path) -> None:
-    rows = run(curves, data, "--backend", "numpy")["rows"]
+    rows = run(curves, data, "--states", "random", "pretrained", "--backend", "numpy")["rows"]
     out = data / "out"
     assert read_csv(out / "curves.csv") == as_csv(rows)
     assert [len(rows), rows[0]["n_removed"], rows[-1]["n_removed"]] == [2 * 2 * D, 0, D - 1]
@@ -229,7 +227,26 @@ def test_tables_show_round_numbers_and_the_marked_ones() -> None:
     assert shown(2, (1,)) == [0, 1]
 
 
-def test_the_authors_protocol_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    args = ["--models", "m", "--protocol", "authors", "--output", str(data / "out")]
-    assert main(curves.Config, curves.run, name="curves", args=args) == 2
-    assert re.search("^error: --protocol must be ours here", capsys.readouterr().err)
+def test_the_authors_curve_is_one_choice_of_signs(data: Path) -> None:
+    """Beside ours: the same correlations, an isotropy inside our range, no range of its own."""
+    document = run(curves, data, "--states", "pretrained", "--protocol", "ours", "authors")
+    ours, theirs = (
+        [row for row in document["rows"] if row["protocol"] == protocol]
+        for protocol in ("ours", "authors")
+    )
+    for row, other in zip(ours, theirs, strict=True):
+        assert (row["which"], row["n_removed"]) == (other["which"], other["n_removed"])
+        assert other["spearman"] == pytest.approx(row["spearman"], abs=0.01, nan_ok=True)
+        assert (other["isotropy_low"], other["isotropy_high"]) == (None, None)
+        slack = 2e-3  # log I with each side's own directions
+        assert row["isotropy_low"] * (1 - slack) <= other["isotropy"]
+        assert other["isotropy"] <= row["isotropy_high"] * (1 + slack)
+    first = run(table1, data, "--states", "pretrained", "--protocol", "authors")["rows"][1]
+    assert first["setting"] == "zero_mean"
+    # Table 1 takes the mean off as a removal, the curve as zero_mean: two float32 roundings
+    assert first["isotropy"] == pytest.approx(theirs[0]["isotropy"], rel=1e-5)
+    titles = [
+        line for line in (data / "out" / "curves.md").read_text().splitlines() if "###" in line
+    ]
+    assert [title.rpartition(" ")[2] for title in titles] == ["ours", "ours", "authors", "authors"]
+    assert (data / "out" / "curves_tiny_authors.png").exists()

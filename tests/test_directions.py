@@ -57,7 +57,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_face_has_the_json_cells(data: Path) -> None:
-    document = run(directions, data, "--backend", "numpy", "--isotropy", "0.5", "1")
+    document = run(
+        directions,
+        data,
+        *("--states", "random", "pretrained", "--backend", "numpy", "--isotropy", "0.5", "1"),
+    )
     rows, spectra = document["rows"], document["spectra"]
     out = data / "out"
     assert read_csv(out / "directions.csv") == as_csv(rows)
@@ -96,7 +100,7 @@ def cell(row: dict) -> str:
 def test_seeds_are_a_mean_and_a_deviation() -> None:
     def row(seed: int, *counts: int | None) -> dict:
         fields = ("n_directions", "n_directions_fewest", "n_directions_most")
-        names = {"model": "m", "state": "random", "seed": seed, "n_features": 9}
+        names = {"model": "m", "state": "random", "seed": seed, "protocol": "ours", "n_features": 9}
         what = {"quantity": "isotropy", "target": 0.5}
         return names | what | dict(zip(fields, counts, strict=True))
 
@@ -111,7 +115,7 @@ def test_seeds_are_a_mean_and_a_deviation() -> None:
     [
         (("--variance", "0"), "--variance must be above 0 and at most 1, got 0.0"),
         (("--isotropy", "1.5"), "--isotropy must be above 0 and at most 1, got 1.5"),
-        (("--protocol", "authors"), "--protocol must be ours here"),
+        (("--protocol", "ours", "ours"), "--protocol must be one or more different values"),
     ],
 )
 def test_a_users_mistake_is_one_line(

@@ -199,7 +199,8 @@ SMALL = ("--n-clusters", "3", "--n-directions", "2", "--max-length", "16")
 
 def table(model: Path, data: Path, *args: Any) -> list[dict[str, Any]]:
     output = data / "out"
-    flags = ("--models", f"small={model}", "--data", data, *SMALL, "--output", output, *args)
+    given = ("--models", f"small={model}", "--data", data, "--states", "random", "pretrained")
+    flags = (*given, *SMALL, "--output", output, *args)
     assert main(table1.Config, table1.run, name="table1", args=[str(f) for f in flags]) == 0
     return json.loads((output / "table1.json").read_text())["rows"]
 
@@ -253,7 +254,7 @@ def test_truncated_sentences_are_counted(
     rows = table(small_bert, data, "--states", "pretrained", "--max-length", "5")
     assert rows[0]["n_tokens"] == 60 * 3
     assert "small: 60 sentences were cut off at --max-length 5" in capsys.readouterr().err
-    record = json.loads((data / "out" / "run.json").read_text())
+    record = json.loads((data / "out" / "run.json").read_text())["experiments"]["table1"]
     assert record["inputs"][0]["n_truncated"] == 60
 
 
@@ -268,7 +269,7 @@ def test_the_authors_protocol_reads_quotes_by_default(
 
     monkeypatch.setattr(_spaces, "read_sts", read_sts)
     for protocol in ("ours", "authors"):
-        config = Common(models=(str(small_bert),), data="somewhere", protocol=protocol)
+        config = Common(models=(str(small_bert),), data="somewhere", protocol=(protocol,))
         with pytest.raises(ValueError, match="enough"):
             next(_spaces.spaces(config, None, Stages()))
     assert asked == [

@@ -18,6 +18,7 @@ import jaxgeom
 from experiments import _embeddings, figure1
 from experiments._common import main
 from experiments._figures import COLOURS
+from experiments._outputs import read_records
 from jaxgeom import reference
 from jaxgeom.models import encode, load_encoder, load_tokenizer
 
@@ -41,7 +42,8 @@ def sentences(data: Path) -> list[str]:
 
 def config(run: Run, output: Path, **options: Any) -> figure1.Config:
     models = tuple(str(GOLDEN / name) for name in ("bert", "roberta"))
-    return figure1.Config(models=models, data=str(run.data), output=output, **options)
+    given = {"states": ("random", "pretrained"), "models": models, "data": str(run.data)}
+    return figure1.Config(**(given | {"output": output} | options))
 
 
 def beside(run: Run, folder: Path) -> Path:
@@ -201,7 +203,7 @@ def test_every_file_says_the_same(run: Run) -> None:
 
 
 def test_the_record_counts(run: Run) -> None:
-    assert json.loads((run.output / "run.json").read_text())["inputs"] == run.record["inputs"]
+    assert read_records(run.output / "run.json")["figure1"]["inputs"] == run.record["inputs"]
     first = run.record["inputs"][0]
     assert (first["model"], first["state"], first["n_layers"]) == ("bert", "random", LAYERS)
     assert first["n_sentences"] == 2 * N_PAIRS
@@ -220,21 +222,32 @@ def test_the_authors_protocol_is_one_choice_of_signs(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_embeddings, "encode", None)
-    chosen = config(run, beside(run, tmp_path), protocol="authors")
-    for theirs, ours in zip(figure1.run(chosen).rows, run.rows, strict=True):
+    drawn: list[Figure] = []
+    monkeypatch.setattr(figure1, "save_figure", lambda figure, *_: drawn.append(figure))
+    chosen = config(run, beside(run, tmp_path), protocol=("ours", "authors"))
+    rows = figure1.run(chosen).rows
+    assert [row for row in rows if row["protocol"] == "ours"] == run.rows
+    titles = [axis.get_title() for axis in drawn[0].axes]
+    assert titles == [
+        f"{m}, protocol {p}" for p in ("ours", "authors") for m in ("bert", "roberta")
+    ]
+    authors = [row for row in rows if row["protocol"] == "authors"]
+    for theirs, ours in zip(authors, run.rows, strict=True):
         assert (theirs["log_isotropy_low"], theirs["log_isotropy_high"]) == (None, None)
         # each side has its own float of one sum, hence the bound of log I
         assert ours["log_isotropy_low"] - 2e-3 <= theirs["log_isotropy"]
         assert theirs["log_isotropy"] <= ours["log_isotropy_high"] + 2e-3
-    assert "one choice of many" in (tmp_path / "figure1.md").read_text()
+    legend = (tmp_path / "figure1.md").read_text().splitlines()[-1]
+    assert re.match(r"Protocol ours: .* Protocol authors: .* one choice of many", legend)
 
 
 def test_a_log_beyond_floats_is_a_number() -> None:
     """I(W) of this is e^-1500: nothing, in any float."""
     vectors = np.array([[1500.0, 0.0], [1500.0, 0.0]], np.float32)
     for ops in (jaxgeom, reference):
-        assert figure1.log_isotropy(ops, vectors, "ours")[0] == pytest.approx(-1500, rel=1e-6)
-    assert figure1.log_isotropy(reference, vectors, "authors")[0] == -np.inf
+        for protocol in ("ours", "authors"):
+            log = figure1.log_isotropy(ops, vectors, protocol)[0]
+            assert log == pytest.approx(-1500, rel=1e-6)
 
 
 def test_the_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

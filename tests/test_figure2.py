@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 from experiments import _embeddings, figure2
 from experiments._common import main
 from experiments._frequency import Corpus, count_tokens, read_sentences, sample
+from experiments._outputs import read_records
 from experiments._plane import along_directions, with_neighbours
 from jaxgeom import reference
 from jaxgeom.models import encode, load_encoder, load_tokenizer
@@ -36,6 +37,7 @@ class Run(NamedTuple):
 def config(corpus: Path, output: Path, **options: Any) -> figure2.Config:
     models = tuple(str(GOLDEN / name) for name in MODELS)
     given = {"models": models, "corpus": corpus, "max_tokens": MAX_TOKENS, "output": output}
+    given["states"] = ("random", "pretrained")
     return figure2.Config(**(given | options))
 
 
@@ -202,7 +204,7 @@ def test_every_file_says_the_same(run: Run) -> None:
         rhos = [f"{row[f'frequency_rho_{along}']:.2f}" for along in ("pc1", "pc2", "plane")]
         assert [cell.strip() for cell in line.split("|")[5:8]] == rhos
     assert (run.output / "figure2.tex").read_text().count(r"\toprule") == 1
-    assert json.loads((run.output / "run.json").read_text())["inputs"] == run.record["inputs"]
+    assert read_records(run.output / "run.json")["figure2"]["inputs"] == run.record["inputs"]
 
 
 def test_a_second_run_encodes_nothing_and_a_missing_panel_is_a_gap(

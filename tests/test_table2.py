@@ -179,7 +179,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_face_has_the_json_cells(data: Path) -> None:
-    document = run(table2, data, "--seeds", "0", "1", "--backend", "numpy")
+    document = run(
+        table2,
+        data,
+        *("--states", "random", "pretrained", "--seeds", "0", "1", "--backend", "numpy"),
+    )
     rows, pairs = document["rows"], document["orderings"]
     out = data / "out"
     assert read_csv(out / "table2.csv") == as_csv(rows)
@@ -255,13 +259,13 @@ def printed_marks(model: str) -> list[dict[str, Any]]:
     tokens = rng.normal(size=(300, D)) * np.geomspace(2, 0.1, D)[None, :]
     tokens[:, -1] = 0  # a null direction
     ids = np.arange(300, dtype=np.int32)
-    space = Space(model, "finetuned", 0, tokens, ids, np.zeros(150), None, 0)
+    space = Space(model, "finetuned", 0, "ours", tokens, ids, np.zeros(150), None, 0)
     fit = study.centred_isotropy(reference, tokens)
     results = study.least_settings(
         reference, tokens, ids, 300, 0 * ids, n_clusters=1, n_least=least_of(D)
     )
     ranges = study.isotropy_curve(reference, fit, "least")
-    return ordering_rows(space, fit, ranges, results, "ours")
+    return ordering_rows(space, fit, ranges, results)
 
 
 def test_a_fine_tuned_model_of_the_study_meets_its_printed_pairs() -> None:

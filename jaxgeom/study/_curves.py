@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 
 from jaxgeom import _checks
 from jaxgeom.results import Array, Isotropy, IsotropyCurve
+from jaxgeom.study._protocols import PROTOCOLS
 
 
 class Curve(NamedTuple):
@@ -23,9 +24,23 @@ class Curve(NamedTuple):
     high: np.ndarray
 
 
-def centred_isotropy(ops: ModuleType, tokens: Array) -> Isotropy:
-    """Return the isotropy of tokens [n d] less their mean: what the curves are made from."""
-    return ops.isotropy(ops.zero_mean(tokens))
+def centred_isotropy(ops: ModuleType, tokens: Array, *, protocol: str = "ours") -> Isotropy:
+    """Return the isotropy of tokens [n d] less their mean: what the curves are made from.
+
+    Args:
+        ops: `jaxgeom` or `jaxgeom.reference`.
+        tokens: [n d] token embeddings.
+        protocol: "ours", or "authors": of each eigenvector the one side that NumPy's solver gave,
+            in the place of both, so that low, high and heavier are one number.
+
+    Returns:
+        An `Isotropy`; its components are the principal directions.
+
+    Raises:
+        ValueError: an unknown protocol.
+    """
+    _checks.option("protocol", protocol, tuple(PROTOCOLS))
+    return PROTOCOLS[protocol].fit(ops, ops.zero_mean(tokens))
 
 
 def isotropy_curve(ops: ModuleType, fit: Isotropy, which: str) -> IsotropyCurve:

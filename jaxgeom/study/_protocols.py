@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from jaxgeom import _checks, reference
 from jaxgeom.kernels._seeding import plus_plus_of_each
-from jaxgeom.results import Array
+from jaxgeom.results import Array, Isotropy
 
 N_RESTARTS = 10  # of k-means
 
@@ -77,6 +77,11 @@ def _our_labels(
     return min(fits, key=lambda fit: float(fit.inertia)).labels
 
 
+def _our_fit(ops: ModuleType, tokens: Array) -> Isotropy:
+    """Return the isotropy with both sides of every eigenvector."""
+    return ops.isotropy(tokens)
+
+
 def _our_isotropy(ops: ModuleType, tokens: Array) -> IsotropyRange:
     """Return the heavier-side isotropy and the range over signs; a float32 exp would underflow."""
     logs = ops.log_isotropy(ops.isotropy(tokens).log_partition)
@@ -95,13 +100,32 @@ def _author_labels(
         return kmeans2(np.asarray(tokens), n_clusters, iter=10, minit="points", seed=seed)[1]
 
 
-def _author_isotropy(_: ModuleType, tokens: Array) -> IsotropyRange:
-    """Return isotropy with whichever sign NumPy's solver gave each eigenvector: one of many."""
+def _author_fit(_: ModuleType, tokens: Array) -> Isotropy:
+    """Return isotropy with whichever sign NumPy's solver gave each eigenvector: one of many.
+
+    That side stands in the place of both, so that every reading of the signs is this one.
+    """
     x = np.asarray(tokens, np.float64)
-    directions = np.linalg.eigh(x.T @ x).eigenvectors
+    ascending = np.linalg.eigh(x.T @ x)
+    directions = ascending.eigenvectors[:, ::-1]
     blocks = np.array_split(directions, -(-x.shape[1] // 64), axis=1)  # bounds the n x d products
-    log_partition = np.concatenate([logsumexp(x @ block, axis=0) for block in blocks])
-    return IsotropyRange(float(np.exp(log_partition.min() - log_partition.max())), None, None)
+    side = np.concatenate([logsumexp(x @ block, axis=0) for block in blocks])
+    isotropy = np.exp(side.min() - side.max())
+    return Isotropy(
+        heavier=isotropy,
+        low=isotropy,
+        high=isotropy,
+        symmetric=isotropy,
+        count=np.int64(len(x)),
+        log_partition=np.stack([side, side]),
+        eigenvalues=ascending.eigenvalues[::-1],
+        components=directions.T,
+    )
+
+
+def _author_isotropy(ops: ModuleType, tokens: Array) -> IsotropyRange:
+    """Return the isotropy of that one choice; it has no range."""
+    return IsotropyRange(float(_author_fit(ops, tokens).heavier), None, None)
 
 
 class Protocol(NamedTuple):
@@ -109,9 +133,10 @@ class Protocol(NamedTuple):
 
     labels: Callable[[ModuleType, Array, int, int, Callable], Array]
     isotropy: Callable[[ModuleType, Array], IsotropyRange]
+    fit: Callable[[ModuleType, Array], Isotropy]
 
 
 PROTOCOLS = {
-    "ours": Protocol(_our_labels, _our_isotropy),
-    "authors": Protocol(_author_labels, _author_isotropy),
+    "ours": Protocol(_our_labels, _our_isotropy, _our_fit),
+    "authors": Protocol(_author_labels, _author_isotropy, _author_fit),
 }
