@@ -108,20 +108,20 @@ PARTS = [(jnp.arange(80) >= a) & (jnp.arange(80) < b) for a, b in ((0, 1), (1, 3
 
 @jax.jit
 def moments_of(x, mask):
-    accumulator = _moments.MomentsAccumulator(7, jnp.dtype("float32"))
-    return accumulator.update(accumulator.init(), x, mask)
+    accumulator = _moments.MomentsAccumulator()
+    return accumulator.update(accumulator.init(7, "float32"), x, mask)
 
 
 @jax.jit
 def log_sum_of(u, x, mask):
     accumulator = _log_partition.LogPartitionAccumulator(u)
-    return accumulator.update(accumulator.init(), x, mask)
+    return accumulator.update(accumulator.init(7, "float32"), x, mask)
 
 
 @pytest.mark.parametrize("parts", [PARTS, PARTS[::-1]])
 def test_merged_moments_are_those_of_the_whole(parts):
-    accumulator = _moments.MomentsAccumulator(7, jnp.dtype("float32"))
-    state = accumulator.init()
+    accumulator = _moments.MomentsAccumulator()
+    state = accumulator.init(7, "float32")
     for mask in parts:
         state = accumulator.merge(state, moments_of(DATA, mask))
     for got, expected in zip(state, jg.moments(DATA), strict=True):
@@ -141,7 +141,7 @@ def test_moments_merge_on_the_host_in_float64():
 def test_merged_log_partitions_are_those_of_the_whole(parts, scale):
     u = scale * jnp.eye(7)
     accumulator = _log_partition.LogPartitionAccumulator(u)
-    state = accumulator.init()
+    state = accumulator.init(7, "float32")
     for mask in parts:
         state = accumulator.merge(state, log_sum_of(u, DATA, mask))
     got, expected = accumulator.finalise(state), jg.log_partition(DATA, u)

@@ -1,15 +1,22 @@
-"""One accumulator, many drivers: the in-memory driver, and what an accumulator is.
+"""One accumulator, three drivers: what an accumulator is, and the driver in memory.
 
 Every statistic that reads the data is a commutative monoid: a start, an update by a block of rows,
 a merge of two states. In memory the driver is a loop over slices inside jit. Slicing never copies
 the input (padding or reshaping it would), and what a slice gives rise to stays in the cache: on a
 CPU this is faster than one large product, whose [n d] result would travel to memory and back.
+`jaxgeom.streaming` drives the same accumulators over chunks of a file, `jaxgeom.sharded` over the
+devices of a mesh.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from types import ModuleType
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 State = TypeVar("State")
@@ -17,17 +24,65 @@ State = TypeVar("State")
 _CHUNK_ELEMENTS = 768 * 1024  # 3 MB of float32: the slice and its product fit a second-level cache
 
 
+@runtime_checkable
 class Accumulator(Protocol[State]):
-    """A statistic over rows that can be split, merged and streamed."""
+    """A statistic over rows that can be split, merged and streamed.
 
-    def init(self) -> State:
+    An accumulator is a pytree: what it holds (directions, centroids) are arguments of compiled
+    code, not constants in it.
+    """
+
+    @property
+    def sliced(self) -> bool:
+        """Whether slices that fit the cache are the faster way."""
+
+    def init(self, n_features: int, dtype: DTypeLike) -> State:
         """Return the state of no rows."""
 
-    def update(self, state: State, x: Float[Array, "b d"], mask: Bool[Array, " b"] | None) -> State:
+    def update(
+        self, state: State, x: Float[Array, "b d"], mask: Bool[Array, " b"] | None = None
+    ) -> State:
         """Return the state with the rows of `x` added, those where `mask` is true."""
 
     def merge(self, a: State, b: State) -> State:
-        """Return the state of the rows of both."""
+        """Return the state of the rows of both; NumPy states, in float64, stay such."""
+
+    def all_reduce(self, state: State, axis: str) -> State:
+        """Return the state of the rows of all devices along a mesh axis, inside `shard_map`."""
+
+
+def fold(
+    accumulator: Accumulator[State],
+    state: State,
+    x: Float[Array, "n d"],
+    mask: Bool[Array, " n"] | None = None,
+    *,
+    chunk_size: int | None = None,
+) -> State:
+    """Return `state` with the rows of `x` added, slice by slice where that is the faster way."""
+    if accumulator.sliced:
+        return fold_rows(accumulator.update, state, x, mask, chunk_size=chunk_size)
+    return accumulator.update(state, x, mask)
+
+
+def to_host(state: State) -> State:
+    """Return a state in NumPy's float64 and int64: a float32 count would stop at 2^24."""
+
+    def widen(a: Array) -> np.ndarray:
+        kind = np.float64 if jnp.issubdtype(a.dtype, jnp.floating) else np.int64
+        return np.asarray(a).astype(kind)
+
+    return jax.tree.map(widen, state)
+
+
+def namespace(array: Any) -> ModuleType:
+    """Return NumPy for its own arrays, else jax.numpy: a merge on the host keeps float64."""
+    return np if isinstance(array, np.ndarray | np.generic) else jnp
+
+
+def sum_over_devices(tree: State, axis: str | None) -> State:
+    """Return the sum along a mesh axis; `tree` itself where there is none."""
+    return tree if axis is None else lax.psum(tree, axis)
 
 
 def default_chunk_size(n_features: int) -> int:

@@ -38,7 +38,7 @@ def as_labels(name: str, x: ArrayLike, length: int, n_clusters: int) -> Array:
     return jnp.asarray(array).astype(jnp.int32)
 
 
-def compute_dtype(*arrays: Array) -> jnp.dtype:
+def compute_dtype(*arrays: Array | np.ndarray) -> jnp.dtype:
     """Return the dtype a statistic is held in: float64 for float64 data, else float32."""
     return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
 

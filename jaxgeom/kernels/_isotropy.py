@@ -4,6 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -11,7 +12,7 @@ from jaxgeom import _checks
 from jaxgeom.kernels._arrays import as_matrix, compute_dtype
 from jaxgeom.kernels._linalg import eigenbasis
 from jaxgeom.kernels._log_partition import _log_partition
-from jaxgeom.kernels._moments import _moments
+from jaxgeom.kernels._moments import _moments, scatter_about_zero
 from jaxgeom.results import Isotropy, LogIsotropy
 
 
@@ -54,10 +55,19 @@ def isotropy(x: ArrayLike, *, chunk_size: int | None = None) -> Isotropy:
 @partial(jax.jit, static_argnames="chunk_size")
 def _isotropy(x: Float[Array, "n d"], *, chunk_size: int | None = None) -> Isotropy:
     """Two passes: moments, then ln F along the eigenvectors."""
-    count, mean, scatter = _moments(x, None, chunk_size=chunk_size)
-    uncentred = scatter + count.astype(mean.dtype) * mean[:, None] * mean[None, :]
-    eigenvalues, components = eigenbasis(uncentred)
+    fitted = _moments(x, None, chunk_size=chunk_size)
+    eigenvalues, components = eigenbasis(scatter_about_zero(fitted))
     log_f = _log_partition(x, components, chunk_size=chunk_size)
+    return isotropy_along(components, eigenvalues, log_f, fitted.count)
+
+
+def isotropy_along(
+    components: Float[Array, "d d"],
+    eigenvalues: Float[Array, " d"],
+    log_f: Float[Array, "2 d"],
+    count: Array | np.ndarray | np.generic,
+) -> Isotropy:
+    """Return the isotropy of `count` rows whose ln F along the eigenvectors is known."""
     heavier, low, high, symmetric = jax.tree.map(jnp.exp, _log_isotropy(log_f))
     return Isotropy(heavier, low, high, symmetric, count, log_f, eigenvalues, components)
 

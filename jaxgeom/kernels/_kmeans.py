@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
 from jaxgeom.kernels import _bounds
-from jaxgeom.kernels._accumulate import fold_rows, map_rows
+from jaxgeom.kernels._accumulate import fold_rows, namespace, sum_over_devices
 from jaxgeom.kernels._arrays import as_array, as_matrix, compute_dtype
 from jaxgeom.kernels._linalg import matmul
-from jaxgeom.kernels._moments import mean_of_rows
+from jaxgeom.kernels._moments import count_rows, mean_of_rows
+from jaxgeom.kernels._nearest import nearest, nearest_about, nearest_labels
 from jaxgeom.kernels._seeding import seed_centroids
 from jaxgeom.results import KMeans
 
@@ -147,7 +149,7 @@ class _Lloyd(NamedTuple):
     n_iter: Int[Array, ""]
 
 
-class _Sums(NamedTuple):
+class ClusterSums(NamedTuple):
     """What one pass over the rows leaves: each cluster's total, count and the squared distances."""
 
     total: Float[Array, "c d"]
@@ -155,36 +157,117 @@ class _Sums(NamedTuple):
     inertia: Float[Array, ""]
 
 
-@partial(jax.jit, static_argnames="chunk_size")
+class ClusterSumsAccumulator(NamedTuple):
+    """One assignment of rows to centroids and their sums, as a commutative monoid."""
+
+    centroids: Float[Array, "c d"]  # relative to `origin`, as are the totals
+    origin: Float[Array, " d"]
+
+    @property
+    def sliced(self) -> bool:
+        """See `Accumulator`."""
+        return True
+
+    def init(self, n_features: int, dtype: DTypeLike) -> ClusterSums:
+        """Return the sums over no rows."""
+        c = self.centroids.shape[0]
+        return ClusterSums(
+            jnp.zeros((c, n_features), dtype), jnp.zeros(c, jnp.int32), jnp.zeros((), dtype)
+        )
+
+    def update(
+        self,
+        state: ClusterSums,
+        x: Float[Array, "b d"],
+        mask: Bool[Array, " b"] | None = None,
+        *,
+        with_inertia: bool = True,
+    ) -> ClusterSums:
+        """Return the sums with the rows of `x` added, by products with a one-hot matrix."""
+        x = x.astype(self.centroids.dtype) - self.origin[None, :]
+        x = x if mask is None else jnp.where(mask[:, None], x, 0)
+        labels = nearest(x, self.centroids)
+        labels = labels if mask is None else jnp.where(mask, labels, -1)
+        member = jax.nn.one_hot(labels, self.centroids.shape[0], dtype=x.dtype)
+        inertia = state.inertia
+        if with_inertia:  # from the differences themselves: nothing cancels
+            inertia = inertia + jnp.square(x - matmul(member, self.centroids)).sum()
+        counts = state.counts + member.sum(0).astype(jnp.int32)
+        return ClusterSums(state.total + matmul(member.T, x), counts, inertia)
+
+    def merge(self, a: ClusterSums, b: ClusterSums) -> ClusterSums:
+        """Return the sums over the rows of both."""
+        return ClusterSums(a.total + b.total, a.counts + b.counts, a.inertia + b.inertia)
+
+    def all_reduce(self, state: ClusterSums, axis: str) -> ClusterSums:
+        """Return the sums over the rows of all devices."""
+        return lax.psum(state, axis)
+
+
+def moved_centroids(
+    sums: ClusterSums, centroids: Float[Array | np.ndarray, "c d"]
+) -> Float[Array | np.ndarray, "c d"]:
+    """Return each cluster's mean, about the origin; an empty one keeps its centroid."""
+    counts = sums.counts[:, None]
+    xp = namespace(sums.total)
+    return xp.where(counts > 0, sums.total / xp.maximum(counts, 1), centroids)
+
+
+class _Rows(NamedTuple):
+    """The rows of a run, and how they are read; with an axis, those of one of its devices."""
+
+    x: Float[Array, "n d"]
+    mask: Bool[Array, " n"] | None
+    origin: Float[Array, " d"]
+    chunk_size: int | None
+    axis: str | None
+
+    def sums(self, centroids: Float[Array, "c d"], *, with_inertia: bool = False) -> ClusterSums:
+        """Assign every row once and sum, over all devices."""
+        accumulator = ClusterSumsAccumulator(centroids, self.origin)
+        update = partial(accumulator.update, with_inertia=with_inertia)
+        start = accumulator.init(self.x.shape[1], centroids.dtype)
+        sums = fold_rows(update, start, self.x, self.mask, chunk_size=self.chunk_size)
+        return sum_over_devices(sums, self.axis)
+
+
+@partial(jax.jit, static_argnames=("chunk_size", "axis"))
 def _kmeans(
     x: Float[Array, "n d"],
     start: Float[Array, "r c d"],
     max_iter: Int[Array, ""],
     tol: Float[Array, ""],
+    mask: Bool[Array, " n"] | None = None,
     *,
     chunk_size: int | None = None,
+    axis: str | None = None,
 ) -> KMeans:
-    """Run every restart, one after the other, and keep the one of least inertia."""
+    """Run every restart, one after the other, and keep the one of least inertia.
+
+    Within `shard_map`, `axis` names the mesh axis that the rows lie along, and `mask` says which of
+    a device's rows are real. Labels are the device's own, everything else is common to all.
+    """
     x, start = lax.stop_gradient((x, start))
-    origin, variance = _origin_and_variance(x, chunk_size)
+    origin, variance = _origin_and_variance(x, mask, chunk_size, axis)
+    rows = _Rows(x, mask, origin, chunk_size, axis)
     least_step = tol * variance
     # on a GPU a whole pass costs less than finding out what could be left out of it
-    rows = _bounds.rows_of(x, origin, chunk_size) if jax.default_backend() == "cpu" else None
+    alone = mask is None and axis is None and jax.default_backend() == "cpu"
+    bounded = _bounds.rows_of(x, origin, chunk_size) if alone else None
 
-    def restart(centroids: Float[Array, "c d"]) -> tuple[_Lloyd, _Sums]:
-        if rows is None:
-            run = _lloyd(x, centroids, origin, max_iter, least_step, chunk_size)
+    def restart(centroids: Float[Array, "c d"]) -> tuple[_Lloyd, ClusterSums]:
+        if bounded is None:
+            run = _lloyd(rows, centroids, max_iter, least_step)
         else:
-            run = _bounded_lloyd(rows, centroids, max_iter, least_step)
-        return run, _pass(x, run.centroids, origin, chunk_size, with_inertia=True)
+            run = _bounded_lloyd(bounded, centroids, max_iter, least_step)
+        return run, rows.sums(run.centroids, with_inertia=True)
 
     runs, sums = lax.map(restart, start - origin[None, None, :])
     best = jnp.argmin(sums.inertia)
     run, last = jax.tree.map(lambda a: a[best], (runs, sums))
-    labels = _labels(x, run.centroids, origin, chunk_size)
     return KMeans(
         run.centroids + origin[None, :],
-        labels,
+        nearest_about(x, run.centroids, origin, chunk_size),
         last.counts,
         last.inertia,
         run.n_iter,
@@ -193,12 +276,10 @@ def _kmeans(
 
 
 def _lloyd(
-    x: Float[Array, "n d"],
+    rows: _Rows,
     start: Float[Array, "c d"],
-    origin: Float[Array, " d"],
     max_iter: Int[Array, ""],
     least_step: Float[Array, ""],
-    chunk_size: int | None,
 ) -> _Lloyd:
     """Move each centroid to the mean of its rows until the step is small.
 
@@ -207,9 +288,8 @@ def _lloyd(
     """
 
     def move(state: _Lloyd) -> _Lloyd:
-        sums = _pass(x, state.centroids, origin, chunk_size)
-        counts = sums.counts[:, None]
-        moved = jnp.where(counts > 0, sums.total / jnp.maximum(counts, 1), state.centroids)
+        sums = rows.sums(state.centroids)
+        moved = jnp.asarray(moved_centroids(sums, state.centroids))
         return _Lloyd(moved, state.centroids, state.n_iter + 1)
 
     return lax.while_loop(
@@ -242,71 +322,28 @@ def _has_converged(
     return (state.n_iter > 0) & (step <= least_step)
 
 
-def _pass(
-    x: Float[Array, "n d"],
-    centroids: Float[Array, "c d"],
-    origin: Float[Array, " d"],
-    chunk_size: int | None,
-    *,
-    with_inertia: bool = False,
-) -> _Sums:
-    """Assign every row and sum the rows of each cluster, by products with a one-hot matrix."""
-
-    def update(sums: _Sums, part: Float[Array, "b d"]) -> _Sums:
-        part = part.astype(centroids.dtype) - origin[None, :]
-        member = jax.nn.one_hot(_nearest(part, centroids), centroids.shape[0], dtype=part.dtype)
-        inertia = sums.inertia
-        if with_inertia:  # from the differences themselves: nothing cancels
-            inertia = inertia + jnp.square(part - matmul(member, centroids)).sum()
-        count = sums.counts + member.sum(0).astype(jnp.int32)
-        return _Sums(sums.total + matmul(member.T, part), count, inertia)
-
-    start = _Sums(
-        jnp.zeros_like(centroids),
-        jnp.zeros(centroids.shape[0], jnp.int32),
-        jnp.zeros((), centroids.dtype),
-    )
-    return fold_rows(update, start, x, chunk_size=chunk_size)
-
-
-def _nearest(rows: Float[Array, "b d"], centroids: Float[Array, "c d"]) -> Int[Array, " b"]:
-    """Return the nearest centroid of each row; |row|^2 is common to all and left out."""
-    half_square = jnp.square(centroids).sum(1) / 2
-    return jnp.argmax(matmul(rows, centroids.T) - half_square[None, :], axis=1).astype(jnp.int32)
-
-
-def _labels(
-    x: Float[Array, "n d"],
-    centroids: Float[Array, "c d"],
-    origin: Float[Array, " d"],
-    chunk_size: int | None,
-) -> Int[Array, " n"]:
-    """Return every row's nearest centroid."""
-
-    def nearest(part: Float[Array, "b d"]) -> Int[Array, " b"]:
-        return _nearest(part.astype(centroids.dtype) - origin[None, :], centroids)
-
-    return map_rows(nearest, x, chunk_size=chunk_size)
-
-
 @partial(jax.jit, static_argnames="chunk_size")
 def _assign(
     x: Float[Array, "n d"], centroids: Float[Array, "c d"], *, chunk_size: int | None = None
 ) -> Int[Array, " n"]:
     """Assign about the centroids' own mean."""
-    centroids = centroids.astype(compute_dtype(x, centroids))
-    origin = centroids.mean(0)
-    return _labels(x, centroids - origin[None, :], origin, chunk_size)
+    return nearest_labels(x, centroids, chunk_size)
 
 
 def _origin_and_variance(
-    x: Float[Array, "n d"], chunk_size: int | None
+    x: Float[Array, "n d"],
+    mask: Bool[Array, " n"] | None,
+    chunk_size: int | None,
+    axis: str | None,
 ) -> tuple[Float[Array, " d"], Float[Array, ""]]:
     """Return the mean of the rows and the mean over the features of their variance."""
-    origin = mean_of_rows(x, chunk_size)
+    origin = mean_of_rows(x, chunk_size, mask, axis)
 
-    def update(total: Float[Array, ""], part: Float[Array, "b d"]) -> Float[Array, ""]:
-        return total + jnp.square(part.astype(origin.dtype) - origin[None, :]).sum()
+    def update(
+        total: Float[Array, ""], part: Float[Array, "b d"], kept: Bool[Array, " b"] | None
+    ) -> Float[Array, ""]:
+        squares = jnp.square(part.astype(origin.dtype) - origin[None, :])
+        return total + (squares if kept is None else jnp.where(kept[:, None], squares, 0)).sum()
 
-    total = fold_rows(update, jnp.zeros((), origin.dtype), x, chunk_size=chunk_size)
-    return origin, total / x.size
+    total = fold_rows(update, jnp.zeros((), origin.dtype), x, mask, chunk_size=chunk_size)
+    return origin, sum_over_devices(total, axis) / (count_rows(x, mask, axis) * x.shape[1])

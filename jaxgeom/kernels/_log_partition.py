@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from jaxgeom import _checks
-from jaxgeom.kernels._accumulate import fold_rows
+from jaxgeom.kernels._accumulate import fold, namespace
 from jaxgeom.kernels._arrays import as_matrix, compute_dtype
 from jaxgeom.kernels._linalg import matmul
 
@@ -24,15 +25,19 @@ class LogSum(NamedTuple):
     total: Float[Array, "2 k"]
 
 
-class LogPartitionAccumulator:
+class LogPartitionAccumulator(NamedTuple):
     """ln F(+u) and ln F(-u) along given directions, as a commutative monoid."""
 
-    def __init__(self, components: Float[Array, "k d"]) -> None:
-        self.components = components
+    components: Float[Array, "k d"]
 
-    def init(self) -> LogSum:
+    @property
+    def sliced(self) -> bool:
+        """See `Accumulator`."""
+        return True
+
+    def init(self, n_features: int, dtype: DTypeLike) -> LogSum:
         """Return the sums over no rows: ln 0."""
-        shape, dtype = (2, self.components.shape[0]), self.components.dtype
+        shape = (2, self.components.shape[0])
         return LogSum(jnp.full(shape, -jnp.inf, dtype), jnp.zeros(shape, dtype))
 
     def update(
@@ -45,14 +50,21 @@ class LogPartitionAccumulator:
 
     def merge(self, a: LogSum, b: LogSum) -> LogSum:
         """Return the sums over the rows of both."""
-        shift = jnp.maximum(a.shift, b.shift)
-        finite = jnp.where(jnp.isneginf(shift), 0, shift)
-        total = a.total * jnp.exp(a.shift - finite) + b.total * jnp.exp(b.shift - finite)
+        xp = namespace(a.shift)
+        shift = xp.maximum(a.shift, b.shift)
+        finite = xp.where(xp.isneginf(shift), 0, shift)
+        total = a.total * xp.exp(a.shift - finite) + b.total * xp.exp(b.shift - finite)
         return LogSum(shift, total)
 
-    def finalise(self, state: LogSum) -> Float[Array, "2 k"]:
+    def all_reduce(self, state: LogSum, axis: str) -> LogSum:
+        """Return the sums over the rows of all devices."""
+        shift = lax.pmax(state.shift, axis)
+        finite = jnp.where(jnp.isneginf(shift), 0, shift)
+        return LogSum(shift, lax.psum(state.total * jnp.exp(state.shift - finite), axis))
+
+    def finalise(self, state: LogSum) -> Float[Array | np.ndarray, "2 k"]:
         """Return ln F(+u) and ln F(-u)."""
-        return state.shift + jnp.log(state.total)
+        return state.shift + namespace(state.total).log(state.total)
 
 
 def sum_exponentials(projected: Float[Array, "b k"], mask: Bool[Array, " b"] | None) -> LogSum:
@@ -117,6 +129,7 @@ def _log_partition(
     x: Float[Array, "n d"], components: Float[Array, "k d"], *, chunk_size: int | None = None
 ) -> Float[Array, "2 k"]:
     """Fold the accumulator over slices."""
-    accumulator = LogPartitionAccumulator(components.astype(compute_dtype(x, components)))
-    state = fold_rows(accumulator.update, accumulator.init(), x, chunk_size=chunk_size)
-    return accumulator.finalise(state)
+    dtype = compute_dtype(x, components)
+    accumulator = LogPartitionAccumulator(components.astype(dtype))
+    state = fold(accumulator, accumulator.init(x.shape[1], dtype), x, chunk_size=chunk_size)
+    return jnp.asarray(accumulator.finalise(state))

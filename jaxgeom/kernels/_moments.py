@@ -2,51 +2,54 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
-from jaxgeom.kernels._accumulate import fold_rows
+from jaxgeom.kernels._accumulate import fold, fold_rows, sum_over_devices
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
 from jaxgeom.kernels._blocks import fold_blocks, in_range, plan_blocks
 from jaxgeom.kernels._linalg import gram, matmul
+from jaxgeom.kernels._nearest import nearest_labels
 from jaxgeom.kernels._triangle import Triangle
 from jaxgeom.results import Moments
 
 
-class MomentsAccumulator:
-    """`Moments` as a commutative monoid (Chan, Golub and LeVeque 1983); the state is the result.
+class MomentsAccumulator(NamedTuple):
+    """`Moments` as a commutative monoid (Chan, Golub and LeVeque 1983); the state is the result."""
 
-    With another `product` than `gram` the scatter is held in whatever that returns.
-    """
+    @property
+    def sliced(self) -> bool:
+        """See `Accumulator`."""
+        return True
 
-    def __init__(
-        self, n_features: int, dtype: jnp.dtype, product: Callable[[Array], Any] = gram
-    ) -> None:
-        self.n_features, self.dtype, self.product = n_features, dtype, product
-
-    def init(self) -> Moments:
+    def init(self, n_features: int, dtype: DTypeLike) -> Moments:
         """Return the moments of no rows."""
-        d = self.n_features
-        return Moments(
-            jnp.zeros((), jnp.int32), jnp.zeros(d, self.dtype), jnp.zeros((d, d), self.dtype)
-        )
+        d = n_features
+        return Moments(jnp.zeros((), jnp.int32), jnp.zeros(d, dtype), jnp.zeros((d, d), dtype))
 
     def update(
-        self, state: Moments, x: Float[Array, "b d"], mask: Bool[Array, " b"] | None = None
+        self,
+        state: Moments,
+        x: Float[Array, "b d"],
+        mask: Bool[Array, " b"] | None = None,
+        *,
+        product: Callable[[Array], Any] = gram,
     ) -> Moments:
         """Return the moments with the rows of `x` added.
 
-        The step between the two means joins the Gram product as one more row, so that the merge
+        With another `product` than `gram` the scatter is held in whatever that returns. The step between the two means joins the Gram product as one more row, so that the merge
         costs no pass of its own over [d d]. The first rows are read relative to one of them, so
         that a common offset costs no digits and constant data has a scatter of exactly 0.
         """
-        x = x.astype(self.dtype)
+        dtype = state.mean.dtype
+        x = x.astype(dtype)
         mask = jnp.ones(x.shape[0], bool) if mask is None else mask
         added = mask.sum(dtype=jnp.int32)
         count = state.count + added
@@ -55,14 +58,71 @@ class MomentsAccumulator:
         x = jnp.where(mask[:, None], x - origin[None, :], 0)
         step = x.sum(0) / jnp.maximum(added, 1)
         centred = jnp.where(mask[:, None], x - step[None, :], 0)
-        weight = state.count * (added / jnp.maximum(count, 1)).astype(self.dtype)
-        rows = jnp.concatenate([centred, jnp.sqrt(weight) * step[None, :]])
-        mean = origin + step * (added / jnp.maximum(count, 1)).astype(self.dtype)
-        return Moments(count, mean, jax.tree.map(jnp.add, state.scatter, self.product(rows)))
+        share = (added / jnp.maximum(count, 1)).astype(dtype)
+        rows = jnp.concatenate([centred, jnp.sqrt(state.count * share) * step[None, :]])
+        scatter = jax.tree.map(jnp.add, state.scatter, product(rows))
+        return Moments(count, origin + step * share, scatter)
 
     def merge(self, a: Moments, b: Moments) -> Moments:
         """Return the moments of the rows of both; leading axes are clusters."""
         return merge_moments(a, b)
+
+    def all_reduce(self, state: Moments, axis: str) -> Moments:
+        """Return the moments of the rows of all devices."""
+        return all_reduce_moments(state, axis)
+
+
+class ClusterMomentsAccumulator(NamedTuple):
+    """Moments of each cluster, where a row belongs to its nearest centroid: no label is kept.
+
+    A whole block is one update: each costs a merge of [c d d].
+    """
+
+    centroids: Float[Array, "c d"]
+
+    @property
+    def sliced(self) -> bool:
+        """See `Accumulator`."""
+        return False
+
+    def init(self, n_features: int, dtype: DTypeLike) -> Moments:
+        """Return the moments of no rows."""
+        c, d = self.centroids.shape[0], n_features
+        return Moments(
+            jnp.zeros(c, jnp.int32), jnp.zeros((c, d), dtype), jnp.zeros((c, d, d), dtype)
+        )
+
+    def update(
+        self, state: Moments, x: Float[Array, "b d"], mask: Bool[Array, " b"] | None = None
+    ) -> Moments:
+        """Return the moments with the rows of `x` added."""
+        labels = nearest_labels(x, self.centroids)
+        labels = labels if mask is None else jnp.where(mask, labels, -1)
+        return self.merge(state, _cluster_moments(x, labels, n_clusters=self.centroids.shape[0]))
+
+    def merge(self, a: Moments, b: Moments) -> Moments:
+        """Return the moments of the rows of both."""
+        return merge_moments(a, b)
+
+    def all_reduce(self, state: Moments, axis: str) -> Moments:
+        """Return the moments of the rows of all devices."""
+        return all_reduce_moments(state, axis)
+
+
+def all_reduce_moments(state: Moments, axis: str) -> Moments:
+    """Return the moments of the rows of all devices along a mesh axis; a leading axis is clusters.
+
+    The mean is summed relative to a common point, so that a far cloud loses no digits.
+    """
+    dtype = state.mean.dtype
+    count = lax.psum(state.count, axis)
+    origin = lax.pmean(state.mean, axis)
+    share = (state.count / jnp.maximum(count, 1)).astype(dtype)[..., None]
+    mean = origin + lax.psum(share * (state.mean - origin), axis)
+    step = state.mean - mean
+    outer = step[..., :, None] * step[..., None, :]
+    between = state.count.astype(dtype)[..., None, None] * outer
+    return Moments(count, mean, lax.psum(state.scatter + between, axis))
 
 
 def merge_moments(a: Moments, b: Moments) -> Moments:
@@ -76,6 +136,13 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
         a.mean + step * share[..., None],
         a.scatter + b.scatter + outer * (a.count * share)[..., None, None],
     )
+
+
+def scatter_about_zero(fitted: Moments) -> Array | np.ndarray:
+    """Return WᵀW of rows with these moments; NumPy moments, in float64, stay such."""
+    mean = fitted.mean
+    outer = mean[..., :, None] * mean[..., None, :]
+    return fitted.scatter + fitted.count[..., None, None] * outer
 
 
 def moments(
@@ -122,10 +189,11 @@ def _moments(
 ) -> Moments:
     """Fold the accumulator over slices."""
     triangle = Triangle(x.shape[1])
-    accumulator = MomentsAccumulator(x.shape[1], compute_dtype(x), triangle.gram)
-    start = accumulator.init()
+    accumulator = MomentsAccumulator()
+    start = accumulator.init(x.shape[1], compute_dtype(x))
     start = start._replace(scatter=triangle.cut(start.scatter))
-    state = fold_rows(accumulator.update, start, x, mask, chunk_size=chunk_size)
+    update = partial(accumulator.update, product=triangle.gram)
+    state = fold_rows(update, start, x, mask, chunk_size=chunk_size)
     return state._replace(scatter=triangle.whole(state.scatter))
 
 
@@ -215,13 +283,34 @@ def cluster_means(
     return count, jnp.where(count[:, None] > 0, mean, 0)
 
 
-def mean_of_rows(x: Float[Array, "n d"], chunk_size: int | None = None) -> Float[Array, " d"]:
-    """Return the mean of the rows, summed relative to the first one."""
-    dtype = compute_dtype(x)
-    origin = x[0].astype(dtype)
+def mean_of_rows(
+    x: Float[Array, "n d"],
+    chunk_size: int | None = None,
+    mask: Bool[Array, " n"] | None = None,
+    axis: str | None = None,
+) -> Float[Array, " d"]:
+    """Return the mean of the rows that `mask` keeps, of all devices along a mesh axis.
 
-    def update(total: Float[Array, " d"], part: Float[Array, "b d"]) -> Float[Array, " d"]:
-        return total + (part.astype(dtype) - origin[None, :]).sum(0)
+    They are summed relative to a common point: the first row, or the mean of the devices' first.
+    """
+    origin = x[0].astype(compute_dtype(x))
+    origin = origin if axis is None else lax.pmean(origin, axis)
 
-    total = fold_rows(update, jnp.zeros_like(origin), x, chunk_size=chunk_size)
-    return origin + total / x.shape[0]
+    def update(
+        total: Float[Array, " d"], part: Float[Array, "b d"], kept: Bool[Array, " b"] | None
+    ) -> Float[Array, " d"]:
+        part = part.astype(origin.dtype) - origin[None, :]
+        return total + (part if kept is None else jnp.where(kept[:, None], part, 0)).sum(0)
+
+    total = fold_rows(update, jnp.zeros_like(origin), x, mask, chunk_size=chunk_size)
+    return origin + sum_over_devices(total, axis) / count_rows(x, mask, axis)
+
+
+def count_rows(
+    x: Float[Array, "n d"], mask: Bool[Array, " n"] | None, axis: str | None
+) -> Int[Array, ""] | int:
+    """Return how many rows `mask` keeps on all devices along a mesh axis."""
+    if mask is None and axis is None:
+        return x.shape[0]
+    kept = jnp.asarray(x.shape[0] if mask is None else mask.sum(dtype=jnp.int32), jnp.int32)
+    return sum_over_devices(kept, axis)

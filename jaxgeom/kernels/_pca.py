@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 from jaxgeom import _checks
 from jaxgeom.kernels._arrays import as_matrix
 from jaxgeom.kernels._linalg import leading_eigenvectors
-from jaxgeom.kernels._moments import _moments
-from jaxgeom.results import PCA
+from jaxgeom.kernels._moments import _moments, scatter_about_zero
+from jaxgeom.results import PCA, Moments
 
 
 def pca(
@@ -65,11 +65,17 @@ def _pca(
     x: Float[Array, "n d"], *, n_components: int, center: bool, chunk_size: int | None = None
 ) -> PCA:
     """Decompose the scatter."""
-    _, mean, scatter = _moments(x, None, chunk_size=chunk_size)
+    fitted = _moments(x, None, chunk_size=chunk_size)
+    return pca_of_moments(fitted, n_components=n_components, center=center)
+
+
+@partial(jax.jit, static_argnames=("n_components", "center"))
+def pca_of_moments(fitted: Moments, *, n_components: int, center: bool) -> PCA:
+    """Return the principal components of rows with these moments."""
+    count, mean, scatter = fitted
     if not center:
-        scatter = scatter + x.shape[0] * mean[:, None] * mean[None, :]
-        mean = jnp.zeros_like(mean)
+        scatter, mean = scatter_about_zero(fitted), jnp.zeros_like(mean)
     eigenvalues, components = leading_eigenvectors(scatter, n_components)
     eigenvalues = jnp.maximum(eigenvalues, 0)
     ratio = eigenvalues / jnp.trace(scatter)
-    return PCA(mean, components, eigenvalues / (x.shape[0] - 1), ratio)
+    return PCA(mean, components, eigenvalues / (count - 1), ratio)

@@ -46,8 +46,15 @@ def segment_mean(x: ArrayLike, segment_ids: ArrayLike, *, num_segments: int) -> 
 def _segment_mean(
     x: Float[Array, "n d"], segment_ids: Int[Array, " n"], *, num_segments: int
 ) -> Float[Array, "s d"]:
-    """Sum and count each segment."""
-    dtype = compute_dtype(x)
-    total = jax.ops.segment_sum(x.astype(dtype), segment_ids, num_segments)
-    count = jax.ops.segment_sum(jnp.ones(x.shape[0], jnp.int32), segment_ids, num_segments)
+    """Divide the sums by the counts."""
+    total, count = segment_sums(x, segment_ids, num_segments)
     return total / jnp.maximum(count, 1)[:, None]
+
+
+def segment_sums(
+    x: Float[Array, "n d"], segment_ids: Int[Array, " n"], num_segments: int
+) -> tuple[Float[Array, "s d"], Int[Array, " s"]]:
+    """Return the sum and the count of the rows of each segment; one out of range is of none."""
+    total = jax.ops.segment_sum(x.astype(compute_dtype(x)), segment_ids, num_segments)
+    count = jax.ops.segment_sum(jnp.ones(x.shape[0], jnp.int32), segment_ids, num_segments)
+    return total, count

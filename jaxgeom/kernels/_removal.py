@@ -6,6 +6,7 @@ least directions.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtyp
 from jaxgeom.kernels._blocks import fold_blocks, plan_blocks
 from jaxgeom.kernels._linalg import eigenbasis, leading_eigenvectors_of_each, matmul
 from jaxgeom.kernels._moments import _cluster_moments, _moments, cluster_means, mean_of_rows
+from jaxgeom.kernels._nearest import nearest_labels
 from jaxgeom.results import Moments, Removal
 
 WHICH = ("top", "least")
@@ -83,9 +85,8 @@ def _fit_removal(
     """Take moments as far as they are needed, then directions."""
     if n_directions == 0:
         count, mean = _means(x, labels, n_clusters)
-        components = jnp.zeros((n_clusters, 0, x.shape[1]), mean.dtype)
-        return Removal(mean, components, count, jnp.zeros(n_clusters, bool))
-    if labels is None:
+        fitted = Moments(count, mean, jnp.zeros((n_clusters, 0, 0), mean.dtype))
+    elif labels is None:
         fitted = jax.tree.map(lambda a: a[None], _moments(x, None))
     else:
         fitted = _cluster_moments(x, labels, n_clusters=n_clusters)
@@ -94,6 +95,10 @@ def _fit_removal(
 
 def removal_of_moments(clusters: Moments, *, n_directions: int, which: str) -> Removal:
     """Return the removal that moments with a leading cluster axis call for."""
+    if n_directions == 0:
+        n_clusters, d = clusters.mean.shape
+        none = jnp.zeros((n_clusters, 0, d), clusters.mean.dtype)
+        return Removal(clusters.mean, none, clusters.count, jnp.zeros(n_clusters, bool))
     few = (clusters.count > 0) & (clusters.count <= n_directions + 1)
     vanishes = few if which == "top" else jnp.zeros_like(few)
     if which == "top":
@@ -191,6 +196,19 @@ def _remove(x: Float[Array, "b d"], one: Removal) -> Float[Array, "b d"]:
     centred = x.astype(compute_dtype(x, one.means)) - one.means[None, :]
     changed = centred - matmul(matmul(centred, one.components.T), one.components)
     return jnp.where(one.vanishes & jnp.isfinite(changed), 0, changed)
+
+
+class Change(NamedTuple):
+    """A removal whose clusters are found row by row: what it leaves of a block of rows."""
+
+    removal: Removal
+    centroids: Float[Array, "c d"] | None = None  # a row belongs to the nearest; None: one cluster
+
+    def __call__(self, x: Float[Array, "b d"]) -> Float[Array, "b d"]:
+        """Return the rows as the removal leaves them."""
+        if self.centroids is None:
+            return _remove_from_all(x, self.removal)
+        return _remove_from_clusters(x, self.removal, nearest_labels(x, self.centroids))
 
 
 def changed_scatter(clusters: Moments, components: ArrayLike) -> Float[Array, "d d"]:
