@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments._outputs import Row, replacing
+from experiments._outputs import Row
+from jaxgeom._files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments._outputs import Row, write_csv, write_json, write_record, write_text
+from experiments._outputs import Row, write_csv, write_record
 from experiments._tables import Table, show, to_latex, to_markdown
+from jaxgeom import distributed
+from jaxgeom._files import write_json, write_text
 
 
 def publish(
@@ -33,4 +35,5 @@ def publish(
     write_text(output / f"{name}.md", to_markdown(tables, legend))
     write_text(output / f"{name}.tex", to_latex(tables, legend))
     write_record(output / "run.json", name, record)
-    show(tables, legend)
+    if distributed.is_writer():
+        show(tables, legend)

@@ -9,15 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments._outputs import (
-    replacing,
-    run_record,
-    write_array,
-    write_csv,
-    write_json,
-    write_text,
-)
+from experiments._outputs import run_record, write_array, write_csv
 from experiments._tables import Table, correlation, isotropy, show, to_latex, to_markdown
+from jaxgeom._files import replacing, write_json, write_text
 
 TABLE = Table(
     "minilm · random_2",
