@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar
 import jax
 from tqdm import tqdm
 
+from jaxgeom import distributed
+from jaxgeom._mesh import Mesh, row_mesh
 from jaxgeom.training.siamese import SiameseConfig
 
 # Options of glibc's mallopt, from malloc.h, and what they are set to: one arena, no block that is
@@ -175,7 +177,8 @@ def main(
     enable_compilation_cache()
     keep_freed_memory()
     try:
-        run(config)
+        with distributed.session():
+            run(config)
     except KeyboardInterrupt:
         print("interrupted; finished files are kept and reused", file=sys.stderr)
         return 130
@@ -183,6 +186,14 @@ def main(
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def mesh() -> Mesh | None:
+    """Return the devices of all processes where there are several, to share encoding and training.
+
+    The geometry of a few ten thousand tokens is each process's own.
+    """
+    return row_mesh() if jax.device_count() > 1 else None
 
 
 def enable_compilation_cache() -> None:

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from experiments._checkpoints import DTYPES, Checkpoint, digest
-from experiments._outputs import replacing, write_json
+from experiments._common import mesh
+from jaxgeom import distributed
+from jaxgeom._files import replacing, write_json
 from jaxgeom.models.config import read_config
 from jaxgeom.models.encoding import TokenEmbeddings, encode
 from jaxgeom.models.tokens import TOKENIZER_FILES, load_tokenizer
@@ -69,10 +71,10 @@ def embeddings(
     """
     parts = key_parts(checkpoint, sentences, max_length=max_length, dtype=dtype, layers=layers)
     entry = cache / _sha256(parts)
-    if entry.is_dir():
+    if distributed.agreed(entry.is_dir()):
         return _read(entry)
     all_layers = cache / _sha256(parts | {"layers": "all"})
-    if all_layers.is_dir():
+    if distributed.agreed(all_layers.is_dir()):
         found = _read(all_layers)
         return found._replace(hidden=found.hidden[-1])
     with replacing(entry) as temporary:
@@ -84,8 +86,11 @@ def embeddings(
             max_length=max_length,
             layers=layers,
             out=_room(temporary, checkpoint, sentences, max_length) if layers == "all" else None,
+            mesh=mesh(),
         )
-        _write(temporary, encoded, parts)
+        if distributed.is_writer():
+            _write(temporary, encoded, parts)
+    distributed.barrier()
     return _read(entry)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments._checkpoints import WEIGHTS, Checkpoint, Source, checkpoint, digest
-from experiments._common import Common
-from experiments._outputs import write_json
+from experiments._common import Common, mesh
+from jaxgeom import distributed
+from jaxgeom._files import write_json
 from jaxgeom.models.tokens import TOKENIZER_FILES, load_tokenizer
 from jaxgeom.models.weights import load_encoder
 from jaxgeom.tasks.sts import StsPairs, read_sts
@@ -64,7 +65,7 @@ def finetuned(start: Checkpoint, config: Common, *, protocol: str = "ours") -> C
     parts = key_parts(start, pairs, recipe)
     run = config.output / "finetuned" / content_hash(parts)[:KEY_LENGTH]
     model = run / MODEL
-    if not model.is_dir():
+    if not distributed.agreed(model.is_dir()):
         write_json(run / "key.json", parts)
         finetune(
             start.build(),
@@ -75,6 +76,7 @@ def finetuned(start: Checkpoint, config: Common, *, protocol: str = "ours") -> C
             folder=run,
             config=recipe,
             source=start.folder,
+            mesh=mesh(),
         )
     return Checkpoint(
         model=start.model,

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Bool, Float, Float32, Int32
 from tqdm import tqdm
 
 from jaxgeom import _checks
+from jaxgeom._mesh import COMMON, ROWS, place
 from jaxgeom.models.config import EncoderConfig
 from jaxgeom.models.encoder import Encoder
 from jaxgeom.models.packing import Packing, Rows, pack
@@ -40,6 +42,7 @@ def encode(
     layers: str = "last",
     progress: bool = True,
     out: np.ndarray | None = None,
+    mesh: Mesh | None = None,
 ) -> TokenEmbeddings:
     """Embed every token of every sentence.
 
@@ -54,6 +57,8 @@ def encode(
         progress: Whether a bar is shown, where there is a terminal to show it on.
         out: [n h] or [layers + 1, n, h] float32; where to write the hidden states (a `numpy.memmap`
             for those that do not fit into memory). Made if not given.
+        mesh: from `jaxgeom.sharded.row_mesh`: each of its devices computes `rows_per_batch` rows at
+            a time. With several processes all of them call this alike and receive all tokens.
 
     Returns:
         The embeddings and what they belong to.
@@ -79,7 +84,7 @@ def encode(
     if layers == "all":
         shape = (config.num_hidden_layers + 1, *shape)
     hidden = np.empty(shape, np.float32) if out is None else _checked_out(out, shape)
-    _fill_hidden(hidden, encoder, tokenized, max_length, rows_per_batch, progress)
+    _fill_hidden(hidden, encoder, tokenized, max_length, rows_per_batch, progress, mesh)
     lengths = [tokens.ids.size for tokens in tokenized]
     return TokenEmbeddings(
         hidden=hidden,
@@ -97,13 +102,15 @@ def _fill_hidden(
     row_length: int,
     rows_per_batch: int,
     progress: bool,
+    mesh: Mesh | None,
 ) -> None:
     """Write the hidden states of all tokens into `hidden`, batch by batch."""
     ids = [tokens.ids for tokens in tokenized]
+    rows_per_batch *= 1 if mesh is None else mesh.size
     packing = pack([len(i) for i in ids], row_length, row_multiple=rows_per_batch)
     config = encoder.config
     rows = packing.fill(ids, first_position=config.first_position, pad_id=config.pad_token_id)
-    started = _start(encoder, rows, packing, rows_per_batch, all_layers=hidden.ndim == 3)
+    started = _start(encoder, rows, packing, rows_per_batch, hidden.ndim == 3, mesh)
     with tqdm(total=hidden.shape[-2], unit="tok", disable=None if progress else True) as bar:
         for tokens, within, states in _one_ahead(started):
             flat = np.asarray(states).reshape(*hidden.shape[:-2], -1, hidden.shape[-1])
@@ -112,10 +119,16 @@ def _fill_hidden(
 
 
 def _start(
-    encoder: Encoder, rows: Rows, packing: Packing, rows_per_batch: int, *, all_layers: bool
+    encoder: Encoder,
+    rows: Rows,
+    packing: Packing,
+    rows_per_batch: int,
+    all_layers: bool,
+    mesh: Mesh | None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, jax.Array]]:
     """Start each batch; yield which tokens it holds, their places in it, and its hidden states."""
     graphdef, state = nnx.split(encoder)
+    state = state if mesh is None else place(state, mesh)
     places = packing.places
     order = np.argsort(places)
     size = rows_per_batch * packing.row_length
@@ -124,7 +137,8 @@ def _start(
         offset = first * packing.row_length
         low, high = np.searchsorted(places, [offset, offset + size], sorter=order)
         tokens = order[low:high]
-        states = _forward(graphdef, state, batch, all_layers=all_layers)
+        batch = batch if mesh is None else place(batch, mesh, ROWS)
+        states = _forward(graphdef, state, batch, all_layers=all_layers, mesh=mesh)
         yield tokens, places[tokens] - offset, states
 
 
@@ -137,13 +151,16 @@ def _one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
     yield waiting
 
 
-@partial(jax.jit, static_argnames="all_layers")
+@partial(jax.jit, static_argnames=("all_layers", "mesh"))
 def _forward(
-    graphdef: nnx.GraphDef, state: Any, rows: Rows, *, all_layers: bool
+    graphdef: nnx.GraphDef, state: Any, rows: Rows, *, all_layers: bool, mesh: Mesh | None
 ) -> Float[Array, "*layers_plus_1 b s h"]:
     """Run the encoder; jit over a split module has less overhead a call than `nnx.jit`."""
     states = nnx.merge(graphdef, state)(*rows)
-    return states if all_layers else states[-1]
+    states = states if all_layers else states[-1]
+    if mesh is None:
+        return states
+    return jax.lax.with_sharding_constraint(states, NamedSharding(mesh, COMMON))
 
 
 def _check_vocabulary(token_ids: Int32[np.ndarray, " n"], config: EncoderConfig) -> None:

@@ -76,6 +76,7 @@ def batches(
     *,
     batch_size: int,
     max_length: int,
+    row_multiple: int = ROW_MULTIPLE,
 ) -> Iterator[Batch]:
     """Yield the batches of one epoch, the last one with what is left.
 
@@ -85,13 +86,15 @@ def batches(
         config: The encoder's config.
         batch_size: Pairs of a batch.
         max_length: The most tokens that a row may have.
+        row_multiple: Empty rows are added until their number is a multiple of this.
 
     Yields:
         ceil(p / batch_size) batches; each pair is in exactly one.
     """
     length = row_length(pairs, max_length=max_length)
     for start in range(0, len(order), batch_size):
-        yield _batch(pairs, order[start : start + batch_size], config, batch_size, length)
+        chosen = order[start : start + batch_size]
+        yield _batch(pairs, chosen, config, batch_size, length, row_multiple)
 
 
 def row_length(pairs: TokenizedPairs, *, max_length: int) -> int:
@@ -111,12 +114,13 @@ def _batch(
     config: EncoderConfig,
     batch_size: int,
     length: int,
+    row_multiple: int,
 ) -> Batch:
     """Pack the chosen pairs."""
     ids: Sequence[np.ndarray] = [
         pairs.ids[i] for i in np.concatenate([chosen, chosen + len(pairs.scores)])
     ]
-    packing = pack([len(tokens) for tokens in ids], length, row_multiple=ROW_MULTIPLE)
+    packing = pack([len(tokens) for tokens in ids], length, row_multiple=row_multiple)
     places = packing.rows * n_segments(batch_size) + packing.segments - 1
     missing = batch_size - len(chosen)
     return Batch(

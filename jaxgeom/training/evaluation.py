@@ -1,6 +1,7 @@
 """How well an encoder does on sentence pairs, from text to scores, every token pooled."""
 
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Float64
 
 from jaxgeom import _checks
@@ -17,6 +18,7 @@ def evaluate(
     pooling: str = "mean",
     max_length: int = 128,
     progress: bool = True,
+    mesh: Mesh | None = None,
 ) -> dict[str, float]:
     """Return the correlations of an encoder's cosines with the gold scores of pairs.
 
@@ -27,12 +29,15 @@ def evaluate(
         pooling: "mean" over all tokens, special ones included, as in training; or "cls".
         max_length: The most tokens of a sentence.
         progress: Whether a bar is shown, where there is a terminal to show it on.
+        mesh: Whose devices share the work; see `encode`.
 
     Returns:
         {"pearson_cosine": ..., "spearman_cosine": ...}, each in -1..1; NaN if an embedding is.
     """
     sentences = [*pairs.sentences1, *pairs.sentences2]
-    embeddings = encode(encoder, tokenizer, sentences, max_length=max_length, progress=progress)
+    embeddings = encode(
+        encoder, tokenizer, sentences, max_length=max_length, progress=progress, mesh=mesh
+    )
     first, second = np.split(sentence_vectors(embeddings, pooling=pooling), 2)
     return sts_scores(cosine_scores(first, second), pairs.scores)
 

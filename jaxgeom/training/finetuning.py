@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh
 
-from jaxgeom import _checks
+from jaxgeom import _checks, distributed
 from jaxgeom.models import Encoder, EncoderConfig, Tokenizer
 from jaxgeom.tasks import StsPairs
 from jaxgeom.tasks.sts import MAX_SCORE
@@ -51,6 +52,7 @@ def finetune(
     config: SiameseConfig | None = None,
     source: str | Path | None = None,
     progress: bool = True,
+    mesh: Mesh | None = None,
 ) -> Path:
     """Fine-tune an encoder on sentence pairs; go on, or find it done, where a run was before.
 
@@ -64,6 +66,9 @@ def finetune(
         config: The recipe; the study's if not given.
         source: The model folder that the encoder comes from; see `save_sentence_model`.
         progress: Whether a bar is shown, where there is a terminal to show it on.
+        mesh: From `jaxgeom.sharded.row_mesh`: its devices share every batch, which stays the same.
+            With several processes all of them call this alike, on a folder that all of them see;
+            the first one writes.
 
     Returns:
         The finished model's folder, which transformers and sentence-transformers open.
@@ -88,23 +93,38 @@ def finetune(
         encoder_config=encoder.config,
         graphdef=_graphdef(encoder.config, config.dtype),
         seed=seed,
+        mesh=mesh,
     )
     target = run.folder / MODEL
-    if not target.exists():
+    if not distributed.agreed(target.exists()):
         final = _train(run, encoder, tokenizer, dev, progress)
-        with whole_folder(target, scratch=run.folder / CHECKPOINTS) as temporary:
-            save_sentence_model(
-                nnx.merge(run.graphdef, final.params),
-                tokenizer,
-                temporary,
-                pooling=config.pooling,
-                max_length=config.max_length,
-                record=_record(run, final, train, dev),
-                source=source,
-            )
+        record = _record(run, final, train, dev)
+        distributed.on_writer(lambda: _save(run, final.params, tokenizer, record, source))
     require_same_run(target, read_record(target, RECORD), run.identity)
-    remove_checkpoints(run.folder)
+    distributed.on_writer(lambda: remove_checkpoints(run.folder))
     return target
+
+
+def _save(
+    run: Run,
+    params: Any,
+    tokenizer: Tokenizer,
+    record: dict[str, Any],
+    source: str | Path | None,
+) -> None:
+    """Write the finished model."""
+    if run.mesh is not None:  # every device holds all of them
+        params = jax.tree.map(np.asarray, params)
+    with whole_folder(run.folder / MODEL, scratch=run.folder / CHECKPOINTS) as temporary:
+        save_sentence_model(
+            nnx.merge(run.graphdef, params),
+            tokenizer,
+            temporary,
+            pooling=run.config.pooling,
+            max_length=run.config.max_length,
+            record=record,
+            source=source,
+        )
 
 
 def _train(
@@ -120,6 +140,7 @@ def _train(
             pooling=run.config.pooling,
             max_length=run.config.max_length,
             progress=progress,
+            mesh=run.mesh,
         )
 
     # a step destroys the parameters that it is given, and these are the caller's

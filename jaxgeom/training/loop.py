@@ -8,16 +8,20 @@ the same weights bit for bit.
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh
 from tqdm import tqdm
 
+from jaxgeom import distributed
+from jaxgeom._mesh import ROWS, place, row_multiple
 from jaxgeom.models import EncoderConfig
-from jaxgeom.training.batches import TokenizedPairs, batches
+from jaxgeom.training.batches import ROW_MULTIPLE, Batch, TokenizedPairs, batches
 from jaxgeom.training.checkpoints import (
     CHECKPOINTS,
     Checkpoint,
@@ -46,6 +50,7 @@ class Run(NamedTuple):
     encoder_config: EncoderConfig
     graphdef: nnx.GraphDef
     seed: int
+    mesh: Mesh | None = None  # whose devices share every batch
 
     @property
     def n_pairs(self) -> int:
@@ -56,6 +61,16 @@ class Run(NamedTuple):
     def n_steps(self) -> int:
         """Steps of the whole run."""
         return self.config.n_steps(self.n_pairs)
+
+    def placed(self, tree: Any) -> Any:
+        """Return arrays as every device needs them."""
+        return tree if self.mesh is None else place(tree, self.mesh)
+
+    def shared(self, batch: Batch) -> Batch:
+        """Return a batch whose rows the devices share."""
+        if self.mesh is None:
+            return batch
+        return self.placed(batch)._replace(rows=place(batch.rows, self.mesh, ROWS))
 
 
 def run_epochs(
@@ -79,7 +94,8 @@ def run_epochs(
     opt_state = run.config.optimizer(run.n_steps).init(params)
     resumed = load_checkpoint(run.folder, (params, opt_state), run.identity)
     state = resumed or Checkpoint(params, opt_state, 0, 0, [])
-    write_text(run.folder / LOG, to_jsonl(state.log))
+    state = state._replace(params=run.placed(state.params), opt_state=run.placed(state.opt_state))
+    distributed.on_writer(lambda: write_text(run.folder / LOG, to_jsonl(state.log)))
     with tqdm(
         desc="fine-tuning",
         unit="pair",
@@ -90,9 +106,14 @@ def run_epochs(
     ) as bar:
         while state.epoch < run.config.epochs:
             state = _epoch(run, state, on_dev, bar)
-            save_checkpoint(run.folder, state, run.identity)
-            write_text(run.folder / LOG, to_jsonl(state.log))
+            distributed.on_writer(partial(_save, run, state))
     return state
+
+
+def _save(run: Run, state: Checkpoint) -> None:
+    """Write an epoch's checkpoint and the log."""
+    save_checkpoint(run.folder, state, run.identity)
+    write_text(run.folder / LOG, to_jsonl(state.log))
 
 
 def epoch_order(seed: int, epoch: int, n_pairs: int) -> np.ndarray:
@@ -145,17 +166,19 @@ def _steps(run: Run, state: Checkpoint, bar: tqdm) -> tuple[Any, Any, list[float
         run.encoder_config,
         batch_size=run.config.batch_size,
         max_length=run.config.max_length,
+        row_multiple=row_multiple(ROW_MULTIPLE, run.mesh),
     ):
         step = state.step + len(losses)
         params, opt_state, *numbers = train_step(
             params,
             opt_state,
-            batch,
+            run.shared(batch),
             dropout_key,
             step,
             graphdef=run.graphdef,
             config=run.config,
             n_steps=run.n_steps,
+            mesh=run.mesh,
         )
         loss, grad_norm = map(float, numbers)
         for name, value in (("loss", loss), ("gradient norm", grad_norm)):

@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float, Int, Key
 
 from jaxgeom import _checks
+from jaxgeom._mesh import COMMON
 from jaxgeom.models import Encoder, pool
 from jaxgeom.models.pooling import POOLINGS
 from jaxgeom.training.batches import Batch, n_segments
@@ -121,7 +123,7 @@ def cosine(first: Float[Array, "p h"], second: Float[Array, "p h"]) -> Float[Arr
 
 @partial(
     jax.jit,
-    static_argnames=("graphdef", "config", "n_steps"),
+    static_argnames=("graphdef", "config", "n_steps", "mesh"),
     donate_argnames=("params", "opt_state"),
 )
 def train_step(
@@ -134,6 +136,7 @@ def train_step(
     graphdef: nnx.GraphDef,
     config: SiameseConfig,
     n_steps: int,
+    mesh: Mesh | None = None,
 ) -> Step:
     """Take one optimiser step; compiled once for each number of rows.
 
@@ -146,6 +149,9 @@ def train_step(
         graphdef: The encoder without its parameters.
         config: The recipe.
         n_steps: Steps of the whole run.
+        mesh: Whose devices share the batch's rows, where there are several: `batch` is laid out
+            over them, parameters and state are the same on each. Which device computes a row
+            changes neither its dropout nor, up to rounding, the result.
 
     Returns:
         The new parameters and state; loss and gradient norm at the old ones.
@@ -159,4 +165,7 @@ def train_step(
     loss, grads = jax.value_and_grad(loss_of)(params)
     updates, opt_state = config.optimizer(n_steps).update(grads, opt_state, params)
     params = optax.apply_updates(params, updates)
-    return Step(params, opt_state, loss, optax.tree.norm(grads))
+    done = Step(params, opt_state, loss, optax.tree.norm(grads))
+    if mesh is None:
+        return done
+    return jax.lax.with_sharding_constraint(done, NamedSharding(mesh, COMMON))
