@@ -21,16 +21,23 @@ SOURCES = sorted(
 
 # Which parts of the package a part may import: imports run one way, downwards.
 BASE = {"results", "_checks"}
+FILES = {"_files", "distributed"}
 LAYERS = {
     "_checks": set(),
     "results": set(),
+    "distributed": BASE,
+    "_mesh": set(),
+    "_files": {"distributed"},
     "reference": BASE,
     "kernels": BASE,
     "tasks": BASE,
-    "models": BASE | {"kernels"},
-    "training": BASE | {"kernels", "models", "tasks"},
+    "sharded": BASE | {"kernels", "distributed", "_mesh"},
+    "streaming": BASE | FILES | {"kernels", "_mesh"},
+    "models": BASE | {"kernels", "_mesh"},
+    "training": BASE | {"kernels", "models", "tasks", "_mesh", "distributed"},
     "study": BASE | {"kernels", "reference", "tasks"},
     "testing": BASE | {"kernels", "reference", ""},
+    "analyze": BASE | FILES | {"streaming"},
     "": BASE | {"kernels"},
 }
 HEAVY = ("flax", "optax", "tokenizers", "transformers", "datasets", "tyro", "matplotlib", "sklearn")
