@@ -21,8 +21,9 @@ from experiments._checkpoints import digest
 from experiments._clusters import file_of
 from experiments._common import Common
 from experiments._finetuned import content_hash
-from experiments._outputs import versions, write_text
+from experiments._outputs import versions
 from experiments._spaces import LayeredSpace, Space
+from jaxgeom._files import write_text
 
 FORMAT = 1  # raise it whenever the same key would stand for other numbers
 # options that say which spaces there are and where results go; the embeddings are in the key

@@ -1,8 +1,9 @@
-"""Files that are whole or absent: written under a temporary name, then renamed."""
+"""What a run leaves: arrays, rows, and the record of each experiment; whole or absent."""
 
 import csv
 import dataclasses
 import io
+import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxgeom._files import jsonable, replacing, write_text
+from jaxgeom._files import jsonable, replacing, write_json, write_text
 
 Row = Mapping[str, Any]  # one line of a table: field -> value
 

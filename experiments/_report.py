@@ -20,12 +20,13 @@ from experiments import (
     figure1,
     figure2,
 )
-from experiments._outputs import Row, read_records, write_text
+from experiments._outputs import Row, read_records
 from experiments._report_html import Section, page
 from experiments._rows import grouped
 from experiments._table2_orderings import LEGEND as ORDERINGS
 from experiments._table2_orderings import ordering_tables
 from experiments._tables import NOTHING, Table, to_markdown
+from jaxgeom._files import write_text
 
 TITLE = "Isotropy before and after fine-tuning"
 Document = dict[str, Any]  # NAME.json

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
-from jaxgeom.kernels._accumulate import fold, fold_rows, sum_over_devices
+from jaxgeom.kernels._accumulate import fold_rows, sum_over_devices
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
 from jaxgeom.kernels._blocks import fold_blocks, in_range, plan_blocks
 from jaxgeom.kernels._linalg import gram, matmul
@@ -44,9 +44,10 @@ class MomentsAccumulator(NamedTuple):
     ) -> Moments:
         """Return the moments with the rows of `x` added.
 
-        With another `product` than `gram` the scatter is held in whatever that returns. The step between the two means joins the Gram product as one more row, so that the merge
+        The step between the two means joins the Gram product as one more row, so that the merge
         costs no pass of its own over [d d]. The first rows are read relative to one of them, so
-        that a common offset costs no digits and constant data has a scatter of exactly 0.
+        that a common offset costs no digits and constant data has a scatter of exactly 0. With
+        another `product` than `gram` the scatter is held in whatever that returns.
         """
         dtype = state.mean.dtype
         x = x.astype(dtype)
