@@ -16,6 +16,8 @@ install_import_hook("jaxgeom", "beartype.beartype")  # before anything imports t
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**31))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+# LLVM at its first level halves what is left; what XLA makes of a program is the same at each.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
 import jax  # noqa: E402
 

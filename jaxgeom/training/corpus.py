@@ -83,7 +83,7 @@ def split_corpus(sentences: Iterable[str], *, share: float, seed: int) -> Split:
     Example:
         >>> parts = split_corpus(map(str, range(1000)), share=0.1, seed=0)
         >>> len(parts.train), len(parts.held_out)
-        (909, 91)
+        (885, 115)
     """
     _checks.integer("seed", seed, 0)
     if not 0 < share < 1:
