@@ -181,3 +181,18 @@ def test_a_folder_with_an_equals_sign(tmp_path, monkeypatch):
 def test_no_name(text):
     with pytest.raises(ModelError, match="a model must be given as NAME=PATH, a path or a Hub id"):
         parse_model(text)
+
+
+def test_built_in_model_stands_between_folder_and_hub(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "BUILTIN", tmp_path / "builtin")
+    monkeypatch.setattr(module, "snapshot_download", Mock(side_effect=OSError("no network")))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(GOLDEN / "bert", tmp_path / "builtin" / "tiny")
+    assert resolve_model("tiny") == tmp_path / "builtin" / "tiny"
+    for name in ("tiny-er", "builtin/../tiny"):
+        with pytest.raises(ModelError, match=r"could not be fetched|no such folder"):
+            resolve_model(name)
+    shutil.copytree(GOLDEN / "bert", tmp_path / "tiny")
+    assert resolve_model("tiny") == Path("tiny")

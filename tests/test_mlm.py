@@ -106,10 +106,11 @@ def test_nothing_to_hide_is_no_loss() -> None:
 def tiny_model(arch: str = "bert") -> MaskedLM:
     config = MLMConfig(**{**RECIPE.__dict__, "arch": arch}).encoder_config(VOCABULARY.size)
     model = MaskedLM(config, rngs=nnx.Rngs(0))
-    for i, param in enumerate(jax.tree.leaves(nnx.state(model, nnx.Param))):
-        noise = jax.random.normal(jax.random.key(i), param.shape)
-        param[...] = param[...] + 0.3 * noise  # or biases were zero, and scales one
-    return model
+    leaves, tree = jax.tree.flatten(params_of(model))
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    noise = [0.3 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
+    moved = [x + y for x, y in zip(leaves, noise, strict=True)]  # biases were 0, and scales 1
+    return nnx.merge(nnx.graphdef(model), jax.tree.unflatten(tree, moved))
 
 
 def params_of(model: MaskedLM) -> Any:

@@ -22,8 +22,9 @@ from jaxgeom.models.masked_lm import load_masked_lm
 from jaxgeom.tasks import DataError
 from jaxgeom.training import CheckpointError, DivergenceError, mlm_loop
 from jaxgeom.training.corpus import read_corpus, split_corpus
-from jaxgeom.training.mlm_loop import epoch_rows
-from jaxgeom.training.pretraining import pretrain, unigram_baseline
+from jaxgeom.training.mlm import find_masked
+from jaxgeom.training.mlm_loop import epoch_rows, held_out_batches, masks_of_held_out_text
+from jaxgeom.training.pretraining import packed_text, pretrain, unigram_baseline
 from jaxgeom.training.vocabulary import SPECIAL, train_tokenizer
 
 TESTS = Path(__file__).parent
@@ -128,7 +129,6 @@ def test_what_a_run_leaves(whole: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "call", "first_step"),
     [
-        ("jaxgeom.training.pretraining.train_tokenizer", 1, 0),
         ("jaxgeom.training.mlm_loop.train_step", 5, 3),  # between two checkpoints
         ("jaxgeom.training.checkpoints.save_file", 2, 3),  # half of the second one is written
         ("jaxgeom.training.pretraining.write_json", 1, 7),  # the model lacks its record
@@ -189,14 +189,32 @@ def test_learning_rate_too_high_says_the_step(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-def test_held_out_masks_are_always_the_same_and_padding_counts_for_nothing(whole: Path) -> None:
-    """The saved model, asked again in one batch of all rows, says what the record says."""
-    from jaxgeom.training.mlm import evaluation_step  # noqa: F401  (compiled by the run)
+def test_weights_that_the_last_step_breaks_leave_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = {"held_out_loss": np.nan, "held_out_accuracy": 0.0}
+    monkeypatch.setattr(mlm_loop, "evaluate_held_out", lambda *_: scores)
+    with pytest.raises(DivergenceError, match="held-out loss must be finite, got nan at step 3"):
+        train(tmp_path)
+    assert not (tmp_path / "checkpoints").exists() or not list((tmp_path / "checkpoints").iterdir())
 
+
+def test_padding_counts_for_nothing_and_masks_are_always_the_same(whole: Path) -> None:
+    """The saved model, asked outside of the run, says what the run's record says."""
     record = json.loads((whole / "model" / "training.json").read_text())
-    assert record["held_out"]["n_rows"] % RECIPE.batch_size == 0
-    model, tokenizer = load_masked_lm(whole / "model"), load_tokenizer(whole / "model")
-    assert model.encoder.config.vocab_size == tokenizer.vocab_size
+    tokenizer, model = load_tokenizer(whole / "model"), load_masked_lm(whole / "model")
+    parts = split_corpus(sentences(), share=RECIPE.held_out_share, seed=0)
+    text = packed_text(parts.held_out, tokenizer, RECIPE, seed=0)
+    assert len(text.rows.input_ids) == record["held_out"]["n_rows"]
+    assert len(text.rows.input_ids) % RECIPE.batch_size == 0
+    key, vocabulary = masks_of_held_out_text(0), RECIPE.vocabulary(tokenizer.vocab_size)
+    found = [
+        find_masked(model, rows, vocabulary, share=0.15, key=jax.random.fold_in(key, i))
+        for i, rows in enumerate(held_out_batches(text.rows, RECIPE.batch_size))
+    ]
+    loss, n_correct, n = np.sum(np.asarray(found, np.float64), axis=0)
+    assert loss / n == pytest.approx(record["held_out_loss"], rel=1e-5)
+    assert n_correct / n == pytest.approx(record["held_out_accuracy"])
 
 
 def test_every_row_has_its_turn_once_an_epoch() -> None:
@@ -220,7 +238,7 @@ def test_unigram_baseline_by_hand() -> None:
 
 @pytest.mark.parametrize("arch", ["bert", "roberta"])
 def test_tokenizer(arch: str, tmp_path: Path) -> None:
-    made = sentences(2000)
+    made = [*sentences(2000), "boats😀 and 😀"]  # beyond the basic plane
     for name in ("one", "two"):  # training is deterministic
         train_tokenizer(made, tmp_path / name, arch=arch, vocab_size=300, max_length=16)
     content = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
@@ -252,10 +270,8 @@ def test_tokenizer_opens_in_transformers(arch: str, tmp_path: Path) -> None:
 def test_corpus(tmp_path: Path) -> None:
     corpus = read_corpus(write_corpus(tmp_path))
     assert corpus.sentences == sentences()
-    assert [(file.name, file.n_sentences) for file in corpus.files] == [
-        ("a.txt", 100),
-        ("b.txt", 101),
-    ]
+    counts = {file.name: file.n_sentences for file in corpus.files}
+    assert counts == {"a.txt": 100, "b.txt": 101}
     content = (tmp_path / "a.txt").read_bytes()
     assert corpus.files[0].sha256 == hashlib.sha256(content).hexdigest()
     parts = split_corpus(corpus.sentences, share=0.2, seed=3)

@@ -4,6 +4,7 @@ from jaxgeom.models.config import EncoderConfig, ModelError, read_config
 from jaxgeom.models.encoder import Encoder
 from jaxgeom.models.encoding import TokenEmbeddings, encode
 from jaxgeom.models.hub import NamedModel, parse_model, resolve_model
+from jaxgeom.models.masked_lm import MaskedLM, load_masked_lm, save_masked_lm
 from jaxgeom.models.packing import Packing, Rows, pack
 from jaxgeom.models.pooling import pool
 from jaxgeom.models.tokens import Tokenized, Tokenizer, load_tokenizer
@@ -12,6 +13,7 @@ from jaxgeom.models.weights import load_encoder, random_encoder, save_encoder
 __all__ = [
     "Encoder",
     "EncoderConfig",
+    "MaskedLM",
     "ModelError",
     "NamedModel",
     "Packing",
@@ -21,6 +23,7 @@ __all__ = [
     "Tokenizer",
     "encode",
     "load_encoder",
+    "load_masked_lm",
     "load_tokenizer",
     "pack",
     "parse_model",
@@ -29,4 +32,5 @@ __all__ = [
     "read_config",
     "resolve_model",
     "save_encoder",
+    "save_masked_lm",
 ]

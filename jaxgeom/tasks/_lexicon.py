@@ -49,78 +49,98 @@ def _action(objects: str, verbs: str, agents: str = "person") -> tuple[str, Acti
 # kind -> meaning -> its names
 NOUNS = {
     "person": _nouns("""
-        man/men, fellow
+        man/men, guy
         woman/women, lady/ladies
-        boy, schoolboy
-        girl, schoolgirl
+        boy, lad
+        girl
         child/children, kid
         baby/babies, infant
         doctor, physician
+        nurse
         soldier, military man/military men
-        teacher, instructor
-        student, pupil
-        farmer, farm owner
+        teacher
+        student
+        farmer
         worker, laborer
         policeman/policemen, police officer
-        sailor, seaman/seamen
-        thief/thieves, robber
         king, ruler
-        priest, clergyman/clergymen
+        priest, minister
+        judge
         lawyer, attorney
         writer, author
+        artist, painter
+        singer
+        actor
+        driver
+        captain
+        leader, chief
         friend, companion
-        traveler, voyager
+        traveler, tourist
         scientist, researcher
     """),
     "animal": _nouns("""
-        dog, hound
-        cat, pussycat
-        horse, steed
+        dog
+        cat
+        horse
         bird
         cow
-        wolf/wolves
-        rabbit, hare
-        pig, hog
+        bear
+        monkey
+        mouse/mice
+        fox/foxes
+        chicken
+        duck
+        snake
     """),
     "food": _nouns("""
         apple
         potato/potatoes
+        orange
         fish/fish
         cake
-        loaf of bread/loaves of bread, bread loaf/bread loaves
         egg
-        sandwich/sandwiches
+        piece of bread/pieces of bread
+        piece of cheese/pieces of cheese
+        bowl of rice/bowls of rice
         meal, dish/dishes
     """),
     "instrument": _nouns("""
         guitar
         piano
         drum
+        organ
+        bell
         song, tune
-        violin, fiddle
     """),
     "vehicle": _nouns("""
         car, automobile
         bicycle, bike
         boat
+        ship, vessel
         truck
         plane, aircraft/aircraft
-        carriage, coach/coaches
+        bus/buses
+        train
     """),
     "tool": _nouns("""
         box/boxes, case
-        bag, sack
+        bag
         chair, seat
+        table, desk
         ball
         stone, rock
-        rope, cord
-        gun, firearm
+        rope
+        gun, weapon
         lamp, light
         hat, cap
-        coat, jacket
+        coat
+        shirt
         cup
         bottle
         coin
+        knife/knives
+        clock
+        mirror
     """),
     "building": _nouns("""
         house, home
@@ -128,9 +148,11 @@ NOUNS = {
         bridge
         door
         gate, entrance
-        fence, barrier
         shop, store
         tower
+        castle
+        hospital
+        window
     """),
     "text": _nouns("""
         book, volume
@@ -138,75 +160,90 @@ NOUNS = {
         newspaper, paper
         story/stories, tale
         report, account
-        poem, verse
-        map, chart
+        poem
+        map
         picture, image
+        document
+        message
     """),
 }
 
 _LIVING = "person animal"
+_GOODS = "vehicle tool text food"
 # meaning -> its names and its sides
 ACTIONS = dict(
     (
-        _action("food", "cutting/cut, slicing/sliced, chopping/chopped"),
+        _action("food", "cutting/cut, slicing/sliced"),
         _action("food", "cooking/cooked, preparing/prepared"),
         _action("food", "eating/eaten, consuming/consumed", _LIVING),
-        _action("food", "smelling/smelled, sniffing/sniffed", _LIVING),
+        _action("food", "smelling/smelled", _LIVING),
         _action("instrument", "playing/played, performing on/performed on"),
         _action("instrument", "hearing/heard, listening to/listened to", _LIVING),
         _action("vehicle", "driving/driven, steering/steered"),
-        _action("vehicle tool building", "repairing/repaired, fixing/fixed, mending/mended"),
-        _action("vehicle tool text food", "stealing/stolen, taking away/taken away"),
-        _action("vehicle tool text food", "buying/bought, purchasing/purchased"),
-        _action("vehicle tool text food", "selling/sold, offering for sale/offered for sale"),
-        _action("tool", "carrying/carried, bearing/borne, transporting/transported"),
-        _action("tool", "throwing/thrown, tossing/tossed, hurling/hurled"),
+        _action("vehicle tool building", "repairing/repaired, fixing/fixed"),
+        _action(_GOODS, "stealing/stolen, taking away/taken away"),
+        _action(_GOODS, "buying/bought, purchasing/purchased"),
+        _action(_GOODS, "selling/sold, offering for sale/offered for sale"),
+        _action("tool", "carrying/carried, bearing/borne"),
+        _action("tool", "throwing/thrown, tossing/tossed"),
+        _action("tool", "holding/held, gripping/gripped"),
         _action("tool text", "hiding/hidden, concealing/concealed"),
         _action("tool text", "finding/found, discovering/discovered", _LIVING),
-        _action("tool building", "breaking/broken, smashing/smashed", _LIVING),
+        _action("tool building", "breaking/broken, damaging/damaged", _LIVING),
         _action("vehicle tool", "washing/washed, cleaning/cleaned"),
-        _action("building vehicle", "painting/painted, coloring/colored"),
+        _action("building vehicle", "painting/painted"),
         _action("building", "building/built, constructing/constructed"),
-        _action("building", "guarding/guarded, protecting/protected", _LIVING),
-        _action("building", "entering/entered, stepping into/stepped into", _LIVING),
+        _action("building", "protecting/protected, guarding/guarded", _LIVING),
+        _action("building", "entering/entered", _LIVING),
+        _action("building", "closing/closed, shutting/shut"),
         _action("text", "reading/read, studying/studied"),
         _action("text", "writing/written, composing/composed"),
-        _action("text building", "burning/burned, destroying by fire/destroyed by fire"),
+        _action("text", "sending/sent, mailing/mailed"),
+        _action("text building", "burning/burned, setting on fire/set on fire"),
         _action("text tool", "showing/shown, displaying/displayed"),
-        _action(_LIVING, "chasing/chased, pursuing/pursued", _LIVING),
-        _action("person animal vehicle", "watching/watched, observing/observed", _LIVING),
+        _action(_LIVING, "chasing/chased, running after/run after", _LIVING),
+        _action("person animal vehicle", "watching/watched, looking at/looked at", _LIVING),
+        _action("person animal tool", "touching/touched", _LIVING),
         _action(_LIVING, "helping/helped, assisting/assisted"),
-        _action(_LIVING, "attacking/attacked, assaulting/assaulted", _LIVING),
-        _action(_LIVING, "following/followed, trailing/trailed", _LIVING),
-        _action(_LIVING, "teaching/taught, instructing/instructed"),
+        _action(_LIVING, "attacking/attacked", _LIVING),
+        _action(_LIVING, "following/followed, walking behind/walked behind", _LIVING),
+        _action(_LIVING, "teaching/taught, training/trained"),
         _action(_LIVING, "feeding/fed, giving food to/given food"),
-        _action(_LIVING, "greeting/greeted, welcoming/welcomed"),
+        _action(_LIVING, "meeting/met, welcoming/welcomed"),
         _action(_LIVING, "catching/caught, capturing/captured", _LIVING),
+        _action(_LIVING, "saving/saved, rescuing/rescued", _LIVING),
+        _action(_LIVING, "leading/led, guiding/guided", _LIVING),
         _action(_LIVING, "frightening/frightened, scaring/scared", _LIVING),
     )
 )
 
 _OF_THE_LIVING = (
     ("old", "aged"),
-    ("tired", "weary", "exhausted"),
-    ("happy", "cheerful", "joyful"),
-    ("angry", "furious"),
-    ("hungry", "starving"),
+    ("young",),
+    ("tired", "weary"),
+    ("happy", "glad"),
+    ("sad", "unhappy"),
+    ("angry", "mad"),
+    ("hungry",),
     ("strong", "powerful"),
-    ("brave", "courageous"),
+    ("brave", "bold"),
     ("sick", "ill"),
-    ("clever", "intelligent"),
+    ("smart", "intelligent"),
+    ("famous", "well known"),
 )
 _OF_THINGS = (
     ("big", "large", "huge"),
     ("small", "little", "tiny"),
-    ("cheap", "inexpensive"),
+    ("new",),
+    ("expensive", "costly"),
     ("beautiful", "pretty", "lovely"),
     ("strange", "odd", "unusual"),
-    ("red", "crimson"),
+    ("red",),
+    ("white",),
     ("black", "dark"),
-    ("famous", "well known"),
     ("ordinary", "common"),
+    ("valuable", "precious"),
+    ("famous", "well known"),
 )
 # kind of noun -> meanings of adjectives
 ADJECTIVES = {
@@ -221,13 +258,13 @@ SETTINGS = (
     ("near the river", "by the stream"),
     ("in the forest", "in the woods"),
     ("by the sea", "near the ocean"),
-    ("on the farm", "on the ranch"),
+    ("on the farm",),
     ("at the market", "at the fair"),
     ("in the town", "in the city"),
     ("in the station",),
     ("in the church",),
     ("at night", "in the dark"),
-    ("in the morning", "at dawn"),
+    ("in the morning", "at sunrise"),
     ("in the evening", "at sunset"),
     ("in the rain", "in wet weather"),
     ("in winter", "in the cold season"),

@@ -55,7 +55,9 @@ def draw_pairs(split: str, n_pairs: int, seed: int) -> Iterator[ScoredPair]:
         kind = names[i % len(names)]
         first, second = _scenes(rng, kind, split)
         wording = Wording(rng, keep=_KEPT)
-        sentence1, sentence2 = wording.sentence(first), wording.sentence(second)
+        sentence1 = sentence2 = wording.sentence(first)
+        while sentence2 == sentence1:
+            sentence2 = wording.sentence(second)
         if rng.random() < 0.5:
             sentence1, sentence2 = sentence2, sentence1
         yield ScoredPair(sentence1, sentence2, grade(first, second), kind)

@@ -63,7 +63,7 @@ def run_steps(run: MLMRun, params: Any, *, every: int, progress: bool = True) ->
 
     Raises:
         CheckpointError: If the newest checkpoint is broken, or of another run.
-        DivergenceError: If a loss or a gradient is NaN or infinite.
+        DivergenceError: If a loss, a gradient, or the loss on held-out text is NaN or infinite.
     """
     opt_state = run.config.optimizer().init(params)
     resumed = load_checkpoint(run.folder, (params, opt_state), run.identity)
@@ -96,7 +96,7 @@ def evaluate_held_out(run: MLMRun, params: Any) -> dict[str, float]:
     Returns:
         {"held_out_loss": nats a hidden token, "held_out_accuracy": share of them found}.
     """
-    key = _keys(run.seed)[2]
+    key = masks_of_held_out_text(run.seed)
     options = {"graphdef": run.graphdef, "vocabulary": run.vocabulary}
     size = run.config.batch_size
     found = [
@@ -111,6 +111,11 @@ def held_out_batches(rows: Rows, batch_size: int) -> list[Rows]:
     """Return rows in batches, as they lie."""
     starts = range(0, len(rows.input_ids), batch_size)
     return [Rows(*(part[start : start + batch_size] for part in rows)) for start in starts]
+
+
+def masks_of_held_out_text(seed: int) -> jax.Array:
+    """Return the key of the masks of held-out text; the number of a batch is folded in."""
+    return _keys(seed)[2]
 
 
 @lru_cache(maxsize=2)
@@ -131,6 +136,8 @@ def _advance(run: MLMRun, state: Checkpoint, until: int, bar: tqdm) -> Checkpoin
     params, opt_state, losses = _steps(run, state, until, bar)
     seconds = time.perf_counter() - start
     held_out = evaluate_held_out(run, params)
+    if not math.isfinite(held_out["held_out_loss"]):  # the last step broke the weights
+        raise _divergence(run, "held-out loss", held_out["held_out_loss"], until)
     bar.set_postfix_str(
         f"held out: loss {held_out['held_out_loss']:.3f}, "
         f"accuracy {held_out['held_out_accuracy']:.3f}"

@@ -75,7 +75,8 @@ def pretrain(
     Raises:
         CheckpointError: If what lies in `folder` is incomplete, broken, or of another run.
         DivergenceError: If a loss is NaN or infinite; the last checkpoint stays.
-        ValueError: If there is too little text for a batch or for the vocabulary.
+        ValueError: If the corpus is too small for two parts, or `config.vocab_size` for single
+            characters, or if an option is out of range.
 
     Numerics:
         Weights, gradients and optimiser are float32, also where `config.dtype` is bfloat16.
@@ -87,7 +88,7 @@ def pretrain(
     folder = Path(folder)
     parts = split_corpus(sentences, share=config.held_out_share, seed=seed)
     tokenizer = load_tokenizer(_tokenizer(parts, folder, config))
-    train, held_out = (_packed(part, tokenizer, config, seed) for part in parts)
+    train, held_out = (packed_text(part, tokenizer, config, seed=seed) for part in parts)
     run = _run(folder, train.rows, held_out.rows, tokenizer, config, stored, seed)
     target = folder / MODEL
     if not target.exists():
@@ -138,12 +139,20 @@ def _tokenizer(parts: Split, folder: Path, config: MLMConfig) -> Path:
     return target
 
 
-def _packed(
-    sentences: Sequence[str], tokenizer: Tokenizer, config: MLMConfig, seed: int
+def packed_text(
+    sentences: Sequence[str], tokenizer: Tokenizer, config: MLMConfig, *, seed: int
 ) -> PackedText:
     """Turn sentences into packed rows, as many as whole batches have; those at the end are empty.
 
-    Sentences of one length are shuffled first: neighbours in the corpus would share rows.
+    Args:
+        sentences: Text.
+        tokenizer: The model's tokenizer.
+        config: The recipe: lengths of rows and batches.
+        seed: Sentences are shuffled first; neighbours in the corpus, where they are of one length,
+            would share rows.
+
+    Returns:
+        The rows and what is to be said of them.
     """
     tokenized = tokenizer.encode(sentences, max_length=config.row_length)
     order = np.random.default_rng(seed).permutation(len(tokenized))

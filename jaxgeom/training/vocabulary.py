@@ -1,10 +1,11 @@
 """Tokenizers trained on a corpus, in the files that Hugging Face's fast tokenizers read.
 
 A BERT gets WordPiece over lower-case words, a RoBERTa byte-level BPE over text as it stands; both
-with the special tokens of their originals, which take the first ids.
+with the special tokens of their originals, which take the first ids. The same corpus always gives
+the same tokenizer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from tokenizers import (
 from jaxgeom import _checks
 from jaxgeom.models.config import MODEL_TYPES
 from jaxgeom.training.checkpoints import write_json
+
+# Codes below the first are moved up by the second, where Unicode has no characters of its own.
+_BEYOND, _PRIVATE = "\U00010000", 0x100000
 
 
 class SpecialTokens(NamedTuple):
@@ -85,8 +89,7 @@ def train_tokenizer(
     """
     _checks.option("arch", arch, MODEL_TYPES)
     _checks.integer("vocab_size", vocab_size, len(SPECIAL[arch].ids) + 256)
-    tokenizer, trainer = {"bert": _word_piece, "roberta": _byte_level}[arch](vocab_size)
-    tokenizer.train_from_iterator(sentences, trainer, length=len(sentences))
+    tokenizer = {"bert": _word_piece, "roberta": _byte_level}[arch](sentences, vocab_size)
     tokenizer.post_processor = _enclosed(SPECIAL[arch])
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,21 +98,56 @@ def train_tokenizer(
     return folder
 
 
-def _word_piece(vocab_size: int) -> tuple[tokenizers.Tokenizer, trainers.Trainer]:
-    """Return BERT's kind of tokenizer, untrained, and its trainer."""
+def _word_piece(sentences: Sequence[str], vocab_size: int) -> tokenizers.Tokenizer:
+    """Train BERT's kind of tokenizer.
+
+    Its vocabulary is found by pair merging, as the library's own trainer finds it; that one numbers
+    the characters within words by the order of a hash table, another one in every process. Here
+    they are characters of their own, which byte-pair encoding numbers by their code.
+    """
     special = SPECIAL["bert"]
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token=special.unknown))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    splitter = pre_tokenizers.BertPreTokenizer()
+    merging = tokenizers.Tokenizer(models.BPE())
+    merging.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size - len(special.ids), show_progress=False)
+    merging.train_from_iterator(_marked(sentences, normalizer, splitter), trainer)
+    merged = merging.get_vocab()
+    pieces = [*special.ids, *(_piece(token) for token in sorted(merged, key=merged.__getitem__))]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=special.unknown))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=list(special.ids), show_progress=False
-    )
-    return tokenizer, trainer
+    tokenizer.add_special_tokens(list(special.ids))
+    return tokenizer
 
 
-def _byte_level(vocab_size: int) -> tuple[tokenizers.Tokenizer, trainers.Trainer]:
-    """Return RoBERTa's kind of tokenizer, untrained, and its trainer."""
+def _marked(
+    sentences: Sequence[str],
+    normalizer: normalizers.Normalizer,
+    splitter: pre_tokenizers.PreTokenizer,
+) -> Iterator[str]:
+    """Yield each sentence's words, every character but a word's first one moved to a private code.
+
+    A word with a character that has no place there (an emoji, say) plays no part.
+    """
+    for sentence in sentences:
+        words = splitter.pre_tokenize_str(normalizer.normalize_str(sentence))
+        yield " ".join(
+            word[0] + "".join(chr(ord(character) + _PRIVATE) for character in word[1:])
+            for word, _ in words
+            if max(word) < _BEYOND
+        )
+
+
+def _piece(token: str) -> str:
+    """Return a merged token as WordPiece writes it: with ## where it goes on with a word."""
+    text = "".join(chr(ord(character) % _PRIVATE) for character in token)
+    return text if ord(token[0]) < _PRIVATE else f"##{text}"
+
+
+def _byte_level(sentences: Sequence[str], vocab_size: int) -> tokenizers.Tokenizer:
+    """Train RoBERTa's kind of tokenizer."""
     special = SPECIAL["roberta"]
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -123,7 +161,8 @@ def _byte_level(vocab_size: int) -> tuple[tokenizers.Tokenizer, trainers.Trainer
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),  # so that no text is unknown
         show_progress=False,
     )
-    return tokenizer, trainer
+    tokenizer.train_from_iterator(sentences, trainer, length=len(sentences))
+    return tokenizer
 
 
 def _enclosed(special: SpecialTokens) -> processors.TemplateProcessing:
