@@ -162,9 +162,9 @@ def gather(tree: T) -> list[T]:
     Returns:
         One tree a process, bit for bit as it was: float64 stays float64.
     """
-    if process_count() == 1:
-        return [tree]
     leaves, structure = jax.tree.flatten(tree)
+    if process_count() == 1 or not leaves:
+        return [tree] * process_count()
     leaves = [np.asarray(leaf) for leaf in leaves]
     # As bytes: without x64, JAX would cut float64 down on the way.
     sent = np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
