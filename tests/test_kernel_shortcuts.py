@@ -34,7 +34,12 @@ def _runs(x, start, max_iter):
     return plain, bounded
 
 
-_plain = jax.jit(lambda x, start, origin, *o: _kmeans._lloyd(x, start, origin, *o, 200))
+def _plain_lloyd(x, start, origin, max_iter, least_step):
+    rows = _kmeans._Rows(x, None, origin, 200, None)
+    return _kmeans._lloyd(rows, start, max_iter, least_step)
+
+
+_plain = jax.jit(_plain_lloyd)
 _bounded = jax.jit(
     lambda x, start, origin, *o: _kmeans._bounded_lloyd(_bounds.rows_of(x, origin, 200), start, *o)
 )
