@@ -47,7 +47,7 @@ class Reader(HTMLParser):
         super().__init__()
         self.section = ""
         self.tables: dict[str, list[list[list[str]]]] = {}
-        self.captions: list[str] = []
+        self.captions: list[tuple[str, str]] = []  # section and text
         self.images: list[dict[str, str]] = []
         self.tags: list[str] = []
         self.addresses: list[str] = []
@@ -80,7 +80,7 @@ class Reader(HTMLParser):
         if self.within and self.within[-1] in ("td", "th"):
             self.tables[self.section][-1][-1][-1] += data
         if self.within and self.within[-1] == "caption":
-            self.captions.append(data)
+            self.captions.append((self.section, data))
 
 
 class Run(NamedTuple):
@@ -96,7 +96,7 @@ class Run(NamedTuple):
 def flags(folder: Path, output: Path, *more: str) -> list[str]:
     given = ["--models", f"tiny={ROBERTA}", "--data", str(folder), "--output", str(output)]
     given += ["--n-clusters", "3", "--n-directions", "2", "--max-length", "16"]
-    given += ["--seeds", *SEEDS, "--epochs", "1", "--batch-size", "24", "--lr", "1e-3"]
+    given += ["--seeds", *SEEDS, "--epochs", "1", "--batch-size", "12", "--lr", "1e-3"]
     return [*given, "--backend", "numpy", *more]  # the kernels would be compiled for a minute
 
 
@@ -177,7 +177,7 @@ def test_cells_are_the_numbers_of_the_json(run: Run) -> None:
             ]
             size = f"{chosen[0]['n_tokens']} tokens"
             title = f"tiny · {state} · seeds 0, 1 · {size} · protocol {protocol}"
-            cells = {label.strip(): cells for label, *cells in tables[title]}
+            cells = {label.strip(): cells for label, *cells in tables["table1", title]}
             settings = [*study.SETTINGS, "cls"]
             for field, label, face in (
                 ("spearman", "Perf.", correlation),
@@ -187,7 +187,7 @@ def test_cells_are_the_numbers_of_the_json(run: Run) -> None:
                     pair = [row[field] for row in chosen if row["setting"] == setting]
                     mean, deviation = statistics.mean(pair), statistics.stdev(pair)
                     assert cell == f"{face(mean)} ± {face(deviation)}"
-    layers = tables["tiny · −ln I · seed 0 · protocol authors"]
+    layers = tables["figure1", "tiny · −ln I · seed 0 · protocol authors"]
     for row in run.rows("figure1"):
         if row["protocol"] == "authors":
             place = [f"{'CLS' if row['vectors'] == 'cls' else 'all tokens'}, {row['state']}"]
@@ -309,8 +309,15 @@ def test_the_record_is_of_every_experiment(run: Run) -> None:
     assert [line[0] for line in times[1:]] == [*NAMES, "together"]
     assert times[1][1] == f"{records['all']['seconds']['figure1']:.1f} s"
     spaces = {line[0]: line[1:] for line in run.report.tables["run"][1][1:]}
-    n_tokens = run.rows("table1")[0]["n_tokens"]
-    assert spaces["tiny finetuned seed 1, authors"] == [str(PAIRS), str(n_tokens), "0"]
+    (space,) = (
+        given
+        for given in records["table1"]["inputs"]
+        if (given["state"], given["seed"], given["protocol"]) == ("finetuned", 1, "authors")
+    )
+    assert space["n_pairs"] == PAIRS
+    assert space["n_tokens"] == run.rows("table1")[0]["n_tokens"]
+    counts = [str(space[name]) for name in ("n_pairs", "n_tokens", "n_truncated")]
+    assert spaces["tiny finetuned seed 1, authors"] == counts
 
 
 def test_the_need_is_printed_before_it_starts_and_is_what_was_needed(run: Run) -> None:
