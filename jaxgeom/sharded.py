@@ -121,7 +121,7 @@ def shard_labels(labels: ArrayLike, rows: ShardedRows, n_clusters: int) -> Int[A
     """
     labels = np.asarray(labels)
     _checks.labels("labels", labels, _own_rows(rows), n_clusters)
-    size = rows.mask.shape[0] * jax.local_device_count() // rows.mesh.size
+    size = rows.mask.shape[0] // distributed.process_count()
     shifted = np.asarray(labels, np.int32) + 1  # so that the padding, 0, becomes no cluster
     return _minus_one(_spread(shifted, size, rows.mesh))
 

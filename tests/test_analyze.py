@@ -149,6 +149,8 @@ def test_an_interrupt_leaves_nothing_half_written(folder):
     np.save("long.npy", rows)
     before = names(folder)
     script = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's job ignores it
         "from jaxgeom import streaming\n"
         "removal = streaming.fit_removal('long.npy')\n"
         "streaming.apply_removal('long.npy', removal, 'y.npy', chunk_rows=1)\n"
