@@ -19,9 +19,13 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 # LLVM at its first level halves what is left; what XLA makes of a program is the same at each.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# how long an example takes is the machine's affair, and it may be busy
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -300,7 +300,7 @@ def test_bytes_that_are_not_utf8(tmp_path, layout):
 def test_sources_that_are_not_there(tmp_path):
     with pytest.raises(DataError, match=r"hold one of the files dev\.csv, dev\.tsv, sts-dev\.csv"):
         read_sts(tmp_path)
-    with pytest.raises(DataError, match="no/where is no file, no folder and none of the Hub data"):
+    with pytest.raises(DataError, match="no/where is no file, no folder and none of the data sets"):
         read_sts("no/where")
     (tmp_path / "dev.json").write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=r"dev.json must be named \*.csv, \*.tsv or sts-\*.csv"):
