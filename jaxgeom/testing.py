@@ -366,7 +366,7 @@ def compare(
     for name, tolerance in ((name, tolerances[name]) for name in expected):
         ours, wanted = np.asarray(got[name], np.float64), np.asarray(expected[name], np.float64)
         scale = np.abs(inputs.x if tolerance.of == "data" else wanted).max()
-        bound = tolerance.absolute + tolerance.relative * scale
+        bound = tolerance.absolute + tolerance.relative * float(scale)
         if ours.shape != wanted.shape:
             failures.append(f"{name}: shape {ours.shape}, expected {wanted.shape}")
         elif not (error := float(np.abs(ours - wanted).max())) <= bound:  # a NaN fails too
