@@ -27,6 +27,8 @@ from jaxgeom.training.mlm_loop import epoch_rows, held_out_batches, masks_of_hel
 from jaxgeom.training.pretraining import packed_text, pretrain, unigram_baseline
 from jaxgeom.training.vocabulary import SPECIAL, train_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parent
 
 # A process of its own that pre-trains into sys.argv[1], and is killed by the kernel when it calls

@@ -10,6 +10,8 @@ import tiny_study
 
 from jaxgeom import analyze, distributed
 
+pytestmark = pytest.mark.slow
+
 D = 8
 FLAGS = ("--clusters", "3", "--directions", "2")
 
@@ -35,7 +37,6 @@ def own_lines(printed):
     return [line for line in printed.splitlines() if not line.startswith("[Gloo]")]
 
 
-@pytest.mark.slow
 def test_two_processes_say_what_one_says(folder):
     output = ("--transform", "global", "--output", "one.npy")
     assert analyze.main(["shards", "--json", "one.json", *FLAGS, *output]) == 0
@@ -86,7 +87,6 @@ def test_when_one_process_is_killed_the_other_ends_and_says_why(killed, folder):
     assert names(folder) == before
 
 
-@pytest.mark.slow
 def test_table1_is_the_same_from_two_processes(tmp_path):
     tiny_study.write_pairs(tmp_path)
     data = ("--data", tmp_path, "--train", tmp_path / "dev.csv", "--states", "finetuned")
