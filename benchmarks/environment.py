@@ -1,6 +1,5 @@
 """Where the numbers were taken: versions, device, threads, BLAS kernels, rates of the machine."""
 
-import importlib.metadata
 import os
 import platform
 import time
@@ -12,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_info
+
+from jaxgeom._versions import versions
 
 CRIPPLING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _PACKAGES = (
@@ -37,7 +38,7 @@ def describe() -> dict[str, Any]:
     device = jax.devices()[0]
     return {
         "python": platform.python_version(),
-        "versions": {name: v for name in _PACKAGES if (v := _version(name))},
+        "versions": {name: v for name, v in versions(_PACKAGES).items() if v},
         "device": device.device_kind if device.platform != "cpu" else _processor(),
         "platform": device.platform,
         "threads": len(os.sched_getaffinity(0)),
@@ -94,13 +95,6 @@ def best_of(call: Callable[[], Any], rounds: int = 7) -> float:
         call()
         seconds.append(time.perf_counter() - start)
     return min(seconds)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _processor() -> str:

@@ -30,7 +30,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mini": {
         "models": ("mini-bert", "mini-roberta"),
         "data": "mini-sts",
-        "states": ("random", "pretrained", "finetuned"),
     },
     "paper": {
         "models": ("bert-base-uncased", "roberta-base"),

@@ -21,9 +21,10 @@ from experiments._checkpoints import digest
 from experiments._clusters import file_of
 from experiments._common import Common
 from experiments._finetuned import content_hash
-from experiments._outputs import versions
+from experiments._outputs import RECORDED
 from experiments._spaces import LayeredSpace, Space
 from jaxgeom._files import write_text
+from jaxgeom._versions import versions
 
 FORMAT = 1  # raise it whenever the same key would stand for other numbers
 # options that say which spaces there are and where results go; the embeddings are in the key
@@ -114,6 +115,6 @@ def _code() -> dict[str, Any]:
     folders = (Path(jaxgeom.__file__).parent, Path(__file__).parent)
     return {
         "sources": [digest(folder, ("**/*.py",)) for folder in folders],
-        "versions": versions(),
+        "versions": versions(RECORDED),
         "device": jax.devices()[0].device_kind,
     }

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from jaxgeom._files import jsonable, replacing, write_json, write_text
+from jaxgeom._versions import versions
 
 Row = Mapping[str, Any]  # one line of a table: field -> value
 
@@ -60,7 +60,7 @@ def run_record(options: Any, seconds: Row, inputs: Sequence[Row]) -> dict[str, A
     device = jax.devices()[0]
     return {
         "options": dataclasses.asdict(options),
-        "versions": {"python": platform.python_version()} | versions(),
+        "versions": {"python": platform.python_version()} | versions(RECORDED),
         "device": {
             "platform": device.platform,
             "kind": device.device_kind,
@@ -71,16 +71,3 @@ def run_record(options: Any, seconds: Row, inputs: Sequence[Row]) -> dict[str, A
         "seconds": {stage: round(value, 3) for stage, value in seconds.items()},
         "inputs": list(inputs),
     }
-
-
-def versions() -> dict[str, str | None]:
-    """Return the installed versions of the packages that shape numbers."""
-    return {package: _version(package) for package in RECORDED}
-
-
-def _version(package: str) -> str | None:
-    """Return the installed version of a package; None in a checkout that is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -15,7 +15,8 @@ from typing import Literal
 
 from experiments._card import model_card
 from experiments._common import main
-from jaxgeom.training.checkpoints import read_record, write_text
+from jaxgeom._files import write_text
+from jaxgeom.training.checkpoints import read_record
 from jaxgeom.training.corpus import read_corpus
 from jaxgeom.training.mlm import MLMConfig
 from jaxgeom.training.pretraining import pretrain

@@ -24,6 +24,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from jaxgeom._files import write_text
+
 FORMAT = 1  # raise it whenever the same run would write other files
 CHECKPOINTS = "checkpoints"  # their folder within the run's; also for what is not finished yet
 STATE, TENSORS = "state.json", "state.safetensors"
@@ -160,19 +162,8 @@ def whole_folder(path: Path, *, scratch: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is whole or as it was before."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON."""
+    """Write a value as JSON; a NaN or an infinity is an error."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 

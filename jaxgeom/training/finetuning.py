@@ -7,7 +7,6 @@ pairs, recipe and seed, by content.
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from jaxgeom import _checks, distributed
+from jaxgeom._versions import versions
 from jaxgeom.models import Encoder, EncoderConfig, Tokenizer
 from jaxgeom.tasks import StsPairs
 from jaxgeom.tasks.sts import MAX_SCORE
@@ -38,7 +38,7 @@ from jaxgeom.training.sentence_model import RECORD, save_sentence_model
 from jaxgeom.training.siamese import DTYPES, SiameseConfig
 
 MODEL = "model"  # the finished model's folder within the run's
-_VERSIONS = ("jaxgeom", "jax", "jaxlib", "flax", "optax", "numpy", "tokenizers")
+RECORDED = ("jaxgeom", "jax", "jaxlib", "flax", "optax", "numpy", "tokenizers")
 
 
 def finetune(
@@ -214,18 +214,5 @@ def _record(run: Run, final: Checkpoint, train: StsPairs, dev: StsPairs) -> dict
         "dev": {"name": dev.name, "n_pairs": len(dev.scores)},
         "n_steps": final.step,
         "epochs": [record for record in final.log if "mean_loss" in record],
-        "versions": versions(),
+        "versions": versions(RECORDED),
     }
-
-
-def versions() -> dict[str, str | None]:
-    """Return the versions of what shapes the weights of a run."""
-    return {name: _version(name) for name in _VERSIONS}
-
-
-def _version(package: str) -> str | None:
-    """Return the installed version of a package; None in a checkout that is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from tqdm import tqdm
 
 from jaxgeom import distributed
+from jaxgeom._files import write_text
 from jaxgeom._mesh import ROWS, place, row_multiple
 from jaxgeom.models import EncoderConfig
 from jaxgeom.training.batches import ROW_MULTIPLE, Batch, TokenizedPairs, batches
@@ -29,7 +30,6 @@ from jaxgeom.training.checkpoints import (
     load_checkpoint,
     save_checkpoint,
     to_jsonl,
-    write_text,
 )
 from jaxgeom.training.siamese import SiameseConfig, train_step
 
@@ -38,6 +38,17 @@ LOG = "metrics.jsonl"  # in the run's folder: a line for each step, and one for 
 
 class DivergenceError(ValueError):
     """Losses that are no numbers any more; the message says from which step on."""
+
+
+def require_finite(
+    name: str, value: float, step: str, learning_rate: float, checkpoint: str, folder: Path
+) -> None:
+    """Raise `DivergenceError` unless a value is finite; say which `checkpoint` stays in a run."""
+    if not math.isfinite(value):
+        raise DivergenceError(
+            f"{name} must be finite, got {value} at {step} (learning_rate {learning_rate:g}); "
+            f"{checkpoint}, if there is one, stays in {folder / CHECKPOINTS}"
+        )
 
 
 class Run(NamedTuple):
@@ -138,8 +149,8 @@ def _epoch(
     seconds = time.perf_counter() - start
     scores = on_dev(params)
     last = state.step + len(losses)
-    if not all(map(math.isfinite, scores.values())):
-        raise _divergence(run, "scores on dev", scores["spearman_cosine"], last)
+    for score in scores.values():
+        _require_finite(run, "scores on dev", score, last)
     bar.set_description(f"fine-tuning (dev {100 * scores['spearman_cosine']:.2f})")
     steps: list[Record] = [
         {"epoch": epoch, "step": step, "loss": loss}
@@ -182,18 +193,15 @@ def _steps(run: Run, state: Checkpoint, bar: tqdm) -> tuple[Any, Any, list[float
         )
         loss, grad_norm = map(float, numbers)
         for name, value in (("loss", loss), ("gradient norm", grad_norm)):
-            if not math.isfinite(value):
-                raise _divergence(run, name, value, step + 1)
+            _require_finite(run, name, value, step + 1)
         losses.append(loss)
         bar.update(int(batch.weights.sum()))
         bar.set_postfix_str(f"loss {loss:.4f}", refresh=False)
     return params, opt_state, losses
 
 
-def _divergence(run: Run, name: str, value: float, step: int) -> DivergenceError:
-    """Return the error of a value that is not finite, at a step counted from 1."""
-    return DivergenceError(
-        f"{name} must be finite, got {value} at step {step} of {run.n_steps} "
-        f"(learning_rate {run.config.learning_rate:g}); the checkpoint of the last whole epoch, "
-        f"if there is one, stays in {run.folder / CHECKPOINTS}"
-    )
+def _require_finite(run: Run, name: str, value: float, step: int) -> None:
+    """Raise unless a value at a step counted from 1 is finite."""
+    where = f"step {step} of {run.n_steps}"
+    kept = "the checkpoint of the last whole epoch"
+    require_finite(name, value, where, run.config.learning_rate, kept, run.folder)

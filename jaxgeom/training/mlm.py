@@ -21,7 +21,7 @@ from jaxgeom.models import EncoderConfig, Rows
 from jaxgeom.models.config import MODEL_TYPES
 from jaxgeom.models.masked_lm import MaskedLM
 from jaxgeom.training.masking import Vocabulary, mask_tokens
-from jaxgeom.training.optimizer import adamw
+from jaxgeom.training.optimizer import Step, adamw, descend
 from jaxgeom.training.siamese import DTYPES
 from jaxgeom.training.vocabulary import SPECIAL
 
@@ -113,15 +113,6 @@ class Found(NamedTuple):
     n: Float[Array, ""]
 
 
-class Step(NamedTuple):
-    """What a training step gives back."""
-
-    params: Any
-    opt_state: Any
-    loss: Float[Array, ""]  # of the batch, before the step; mean over the hidden tokens
-    grad_norm: Float[Array, ""]  # before clipping
-
-
 def find_masked(
     model: MaskedLM, rows: Rows, vocabulary: Vocabulary, *, share: float, key: Key[Array, ""]
 ) -> Found:
@@ -200,7 +191,4 @@ def train_step(
         found = find_masked(model, rows, vocabulary, share=config.masked_share, key=key)
         return found.loss / jnp.maximum(found.n, 1)
 
-    loss, grads = jax.value_and_grad(loss_of)(params)
-    updates, opt_state = config.optimizer().update(grads, opt_state, params)
-    params = optax.apply_updates(params, updates)
-    return Step(params, opt_state, loss, optax.tree.norm(grads))
+    return descend(config.optimizer(), loss_of, params, opt_state)

@@ -17,16 +17,15 @@ import numpy as np
 from flax import nnx
 from tqdm import tqdm
 
+from jaxgeom._files import write_text
 from jaxgeom.models import Rows
 from jaxgeom.training.checkpoints import (
-    CHECKPOINTS,
     Checkpoint,
     load_checkpoint,
     save_checkpoint,
     to_jsonl,
-    write_text,
 )
-from jaxgeom.training.loop import LOG, DivergenceError
+from jaxgeom.training.loop import LOG, require_finite
 from jaxgeom.training.masking import Vocabulary
 from jaxgeom.training.mlm import MLMConfig, evaluation_step, train_step
 
@@ -136,8 +135,7 @@ def _advance(run: MLMRun, state: Checkpoint, until: int, bar: tqdm) -> Checkpoin
     params, opt_state, losses = _steps(run, state, until, bar)
     seconds = time.perf_counter() - start
     held_out = evaluate_held_out(run, params)
-    if not math.isfinite(held_out["held_out_loss"]):  # the last step broke the weights
-        raise _divergence(run, "held-out loss", held_out["held_out_loss"], until)
+    _require_finite(run, "held-out loss", held_out["held_out_loss"], until)
     bar.set_postfix_str(
         f"held out: loss {held_out['held_out_loss']:.3f}, "
         f"accuracy {held_out['held_out_accuracy']:.3f}"
@@ -171,8 +169,7 @@ def _steps(run: MLMRun, state: Checkpoint, until: int, bar: tqdm) -> tuple[Any, 
         )
         loss, grad_norm = map(float, numbers)
         for name, value in (("loss", loss), ("gradient norm", grad_norm)):
-            if not math.isfinite(value):
-                raise _divergence(run, name, value, step + 1)
+            _require_finite(run, name, value, step + 1)
         losses.append(loss)
         bar.update()
     return params, opt_state, losses
@@ -187,10 +184,7 @@ def _batch(run: MLMRun, step: int) -> Rows:
     return Rows(*(part[chosen] for part in run.train))
 
 
-def _divergence(run: MLMRun, name: str, value: float, step: int) -> DivergenceError:
-    """Return the error of a value that is not finite, at a step counted from 1."""
-    return DivergenceError(
-        f"{name} must be finite, got {value} at step {step} of {run.config.n_steps} "
-        f"(learning_rate {run.config.learning_rate:g}); the last checkpoint, if there is one, "
-        f"stays in {run.folder / CHECKPOINTS}"
-    )
+def _require_finite(run: MLMRun, name: str, value: float, step: int) -> None:
+    """Raise unless a value at a step counted from 1 is finite."""
+    where = f"step {step} of {run.config.n_steps}"
+    require_finite(name, value, where, run.config.learning_rate, "the last checkpoint", run.folder)

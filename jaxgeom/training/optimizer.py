@@ -1,14 +1,47 @@
-"""AdamW as encoders are fine-tuned with it: warm-up, linear decay, clipping, selective decay."""
+"""A step of training, and AdamW as encoders are trained with it: warm-up, decay, clipping."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import optax
+from jaxtyping import Array, Float
 
 # Parameters that weight decay shrinks: those of products and look-ups. Biases, and the scales of
 # layer normalisation, are left alone.
 DECAYED = ("kernel", "embedding")
+
+
+class Step(NamedTuple):
+    """What a training step gives back."""
+
+    params: Any
+    opt_state: Any
+    loss: Float[Array, ""]  # of the batch, before the step
+    grad_norm: Float[Array, ""]  # before clipping
+
+
+def descend(
+    optimizer: optax.GradientTransformation,
+    loss_of: Callable[[Any], Float[Array, ""]],
+    params: Any,
+    opt_state: Any,
+) -> Step:
+    """Take one step of an optimiser.
+
+    Args:
+        optimizer: The run's.
+        loss_of: The loss of a batch, a function of the parameters alone.
+        params: The parameters, a pytree.
+        opt_state: The optimiser's state.
+
+    Returns:
+        The new parameters and state; loss and gradient norm at the old ones.
+    """
+    loss, grads = jax.value_and_grad(loss_of)(params)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return Step(optax.apply_updates(params, updates), opt_state, loss, optax.tree.norm(grads))
 
 
 def adamw(

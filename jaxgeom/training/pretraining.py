@@ -16,6 +16,7 @@ import numpy as np
 from flax import nnx
 
 from jaxgeom import _checks
+from jaxgeom._versions import versions
 from jaxgeom.models import EncoderConfig, Rows, Tokenizer, load_tokenizer, pack
 from jaxgeom.models.masked_lm import STORED, MaskedLM, load_masked_lm, save_masked_lm
 from jaxgeom.training.checkpoints import (
@@ -29,7 +30,7 @@ from jaxgeom.training.checkpoints import (
     write_json,
 )
 from jaxgeom.training.corpus import Split, split_corpus
-from jaxgeom.training.finetuning import MODEL, versions
+from jaxgeom.training.finetuning import MODEL, RECORDED
 from jaxgeom.training.mlm import MLMConfig
 from jaxgeom.training.mlm_loop import MLMRun, evaluate_held_out, run_steps
 from jaxgeom.training.sentence_model import RECORD
@@ -234,7 +235,7 @@ def _record(
         **evaluate_held_out(run, params),
         **unigram_baseline(run.train, run.held_out, run.vocabulary.n_special),
         "curve": final.log,
-        "versions": versions(),
+        "versions": versions(RECORDED),
     }
 
 

@@ -6,7 +6,7 @@ study leaves open (optimiser, schedule, clipping) is fixed here; see the fields.
 
 import dataclasses
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jaxgeom._mesh import COMMON
 from jaxgeom.models import Encoder, pool
 from jaxgeom.models.pooling import POOLINGS
 from jaxgeom.training.batches import Batch, n_segments
-from jaxgeom.training.optimizer import adamw
+from jaxgeom.training.optimizer import Step, adamw, descend
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 _TINY = 1e-16  # under it a product of squared lengths counts as this; a zero vector has cosine 0
@@ -72,15 +72,6 @@ class SiameseConfig:
             weight_decay=self.weight_decay,
             max_grad_norm=self.max_grad_norm,
         )
-
-
-class Step(NamedTuple):
-    """What a training step gives back."""
-
-    params: Any
-    opt_state: Any
-    loss: Float[Array, ""]  # of the batch, before the step
-    grad_norm: Float[Array, ""]  # before clipping
 
 
 def siamese_loss(
@@ -162,10 +153,7 @@ def train_step(
         encoder = nnx.merge(graphdef, params)
         return siamese_loss(encoder, batch, pooling=config.pooling, dropout_key=key)
 
-    loss, grads = jax.value_and_grad(loss_of)(params)
-    updates, opt_state = config.optimizer(n_steps).update(grads, opt_state, params)
-    params = optax.apply_updates(params, updates)
-    done = Step(params, opt_state, loss, optax.tree.norm(grads))
+    done = descend(config.optimizer(n_steps), loss_of, params, opt_state)
     if mesh is None:
         return done
     return jax.lax.with_sharding_constraint(done, NamedSharding(mesh, COMMON))
