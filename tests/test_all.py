@@ -109,7 +109,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "corpus.txt").write_text("\n".join(line.split(",")[0] for line in lines) + "\n")
     output, printed = folder / "report", folder / "printed"
     with pytest.MonkeyPatch.context() as patch, printed.open("w") as console:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder / "xla"))  # `main` would set it
         patch.setattr("sys.stdout", console)
         given = flags(folder, output, "--corpus", str(folder / "corpus.txt"))
         assert main(everything.Config, everything.run, name="all", args=given) == 0
@@ -288,7 +287,6 @@ def test_alone_each_experiment_gives_the_reports_numbers(
     """In a folder of its own that has the embeddings and the models, nothing else."""
     monkeypatch.setattr(_embeddings, "encode", None)
     monkeypatch.setattr(_finetuned, "finetune", None)
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
     for name in ("embeddings", "finetuned"):
         (tmp_path / name).symlink_to(run.output / name)
     name = experiment.__name__.rpartition(".")[2]
@@ -347,7 +345,6 @@ def test_a_full_disk_stops_before_anything_is_encoded(
 ) -> None:
     usage = everything.shutil.disk_usage(tmp_path)._replace(free=10)
     monkeypatch.setattr(everything.shutil, "disk_usage", lambda _: usage)
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
     args = flags(run.folder, tmp_path / "out")
     assert main(everything.Config, everything.run, name="all", args=args) == 2
     assert re.search(
@@ -356,10 +353,8 @@ def test_a_full_disk_stops_before_anything_is_encoded(
     assert [*(tmp_path / "out").iterdir()] == []
 
 
-def test_models_must_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
-        assert main(everything.Config, everything.run, name="all", args=[]) == 2
+def test_models_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(everything.Config, everything.run, name="all", args=[]) == 2
     assert capsys.readouterr().err.startswith("error: --models (or --preset) must name one or more")
 
 

@@ -136,9 +136,8 @@ def test_sentences_out_of_range_are_named(tokens: np.ndarray) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of pairs; `main` must not configure the process that the other tests run in."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
+def data(tmp_path: Path) -> Path:
+    """A folder of pairs."""
     return write_pairs(tmp_path)
 
 

@@ -205,12 +205,6 @@ def table(model: Path, data: Path, *args: Any) -> list[dict[str, Any]]:
     return json.loads((output / "table1.json").read_text())["rows"]
 
 
-@pytest.fixture(autouse=True)
-def _own_compilation_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep `main` from configuring the process that the other tests run in."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
-
-
 def test_a_model_goes_through_the_table_and_is_encoded_once(
     small_bert: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

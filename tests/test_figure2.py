@@ -292,7 +292,6 @@ def test_a_users_mistake_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
     monkeypatch.chdir(tmp_path)
     assert main(figure2.Config, figure2.run, name="figure2", args=flags.split()) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")

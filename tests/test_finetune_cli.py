@@ -27,12 +27,6 @@ FLAGS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _own_compilation_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep `main` from configuring the process that the other tests run in."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
-
-
 def write_pairs(path: Path, pairs: StsPairs) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(zip(*pairs[:3], strict=True))

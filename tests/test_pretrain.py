@@ -3,16 +3,13 @@
 import dataclasses
 import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from interrupted_runs import count_steps, sha256, train_until_killed
 from tiny_corpus import EVERY, RECIPE, sentences, write_corpus
 
 from experiments import pretrain as command
@@ -29,30 +26,13 @@ from jaxgeom.training.vocabulary import SPECIAL, train_tokenizer
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).parent
 
-# A process of its own that pre-trains into sys.argv[1], and is killed by the kernel when it calls
-# the function sys.argv[2] for the n-th time, n = sys.argv[3].
-CHILD = """
-import importlib, os, signal, sys
+# what a process trains that is killed; it knows its `folder`
+TRAINING = """
+from interrupted_runs import count_steps, sha256, train_until_killed
 from tiny_corpus import *
 from jaxgeom.training.pretraining import pretrain
 
-folder, name, number = sys.argv[1:]
-module, _, attribute = name.rpartition(".")
-module = importlib.import_module(module)
-function, calls = getattr(module, attribute), []
-
-def deadly(*args, **kwargs):
-    calls.append(args)
-    if len(calls) == int(number):
-        if attribute == "save_file":  # in the middle of it
-            function(*args, **kwargs)
-            os.truncate(args[1], os.path.getsize(args[1]) // 2)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return function(*args, **kwargs)
-
-setattr(module, attribute, deadly)
 pretrain(sentences(), seed=0, folder=folder, config=RECIPE, every=EVERY)
 """
 
@@ -60,10 +40,6 @@ pretrain(sentences(), seed=0, folder=folder, config=RECIPE, every=EVERY)
 def train(folder: Path, **changes: Any) -> Path:
     options: dict[str, Any] = {"seed": 0, "config": RECIPE, "every": EVERY} | changes
     return pretrain(options.pop("sentences", sentences()), folder=folder, **options)
-
-
-def sha256(model: Path) -> str:
-    return hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
@@ -84,28 +60,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which the second process need not compile what the first one did."""
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("xla")),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-
-
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the steps that are taken, from 0 on."""
-    taken: list[int] = []
-    original = mlm_loop.train_step
-
-    def counted(params, opt_state, rows, key, step, **static):
-        taken.append(step)
-        return original(params, opt_state, rows, key, step, **static)
-
-    monkeypatch.setattr(mlm_loop, "train_step", counted)
-    return taken
+    return count_steps(mlm_loop, monkeypatch)
 
 
 def test_what_a_run_leaves(whole: Path) -> None:
@@ -138,21 +96,13 @@ def test_what_a_run_leaves(whole: Path) -> None:
 )
 def test_killed_and_started_again(
     whole: Path,
-    cache: dict[str, str],
     tmp_path: Path,
     steps: list[int],
     function: str,
     call: int,
     first_step: int,
 ) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, tmp_path, function, str(call)],
-        env=cache,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr
+    train_until_killed(TRAINING, tmp_path, function, call)
     model = train(tmp_path)
     assert steps == list(range(first_step, RECIPE.n_steps))
     assert log_of(tmp_path) == log_of(whole)
@@ -318,13 +268,6 @@ def run(folder: Path, **changes: Any) -> int:
     return main(command.Config, command.run, name="pretrain", args=args)
 
 
-@pytest.fixture
-def _own_compilation_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep `main` from configuring the process that the other tests run in."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
-
-
-@pytest.mark.usefixtures("_own_compilation_cache")
 def test_command_and_card(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, licences="a.txt=public domain") == 0
     assert "held-out accuracy" in capsys.readouterr().out
@@ -343,7 +286,6 @@ def test_command_and_card(whole: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert np.isfinite(embeddings.hidden).all()
 
 
-@pytest.mark.usefixtures("_own_compilation_cache")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

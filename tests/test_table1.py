@@ -28,12 +28,6 @@ PAIRS, WORDS, D = 20, 5, 6
 SMALL = ("--n-clusters", "4", "--n-directions", "2")
 
 
-@pytest.fixture(autouse=True)
-def _own_compilation_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep `main` from configuring the process that the other tests run in."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
-
-
 @pytest.fixture
 def arrays() -> dict[str, np.ndarray]:
     """Pairs whose second sentence drifts away from the first as the score falls."""

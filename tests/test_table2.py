@@ -172,9 +172,8 @@ def test_other_widths_have_the_same_shares() -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of pairs; `main` must not configure the process that the other tests run in."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
+def data(tmp_path: Path) -> Path:
+    """A folder of pairs."""
     return write_pairs(tmp_path)
 
 
@@ -316,9 +315,7 @@ def test_a_users_mistake_is_one_line(
     message: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
     rng = np.random.default_rng(0)
     np.savez(
         tmp_path / "own.npz",

@@ -4,15 +4,13 @@ import dataclasses
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupted_runs import count_steps, sha256, train_until_killed
 from tiny_training import (
     N_DEV,
     N_STEPS,
@@ -25,31 +23,13 @@ from tiny_training import (
 
 from jaxgeom.training import CheckpointError, DivergenceError, SiameseConfig, finetune, loop
 
-TESTS = Path(__file__).parent
 STEPS_OF_AN_EPOCH = 3
 
-# A process of its own that trains into sys.argv[1], and is killed by the kernel when it calls the
-# function sys.argv[2] for the n-th time, n = sys.argv[3].
-CHILD = """
-import importlib, os, signal, sys
+# what a process trains that is killed; it knows its `folder`
+TRAINING = """
 from tiny_training import *
 from jaxgeom.training import finetune
 
-folder, name, number = sys.argv[1:]
-module, _, attribute = name.rpartition(".")
-module = importlib.import_module(module)
-function, calls = getattr(module, attribute), []
-
-def deadly(*args, **kwargs):
-    calls.append(args)
-    if len(calls) == int(number):
-        if attribute == "save_file":  # in the middle of it
-            function(*args, **kwargs)
-            os.truncate(args[1], os.path.getsize(args[1]) // 2)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return function(*args, **kwargs)
-
-setattr(module, attribute, deadly)
 train, dev = tiny_pairs(N_TRAIN, 0), tiny_pairs(N_DEV, 1)
 finetune(tiny_encoder(), tiny_tokenizer(), train, dev, seed=0, folder=folder, config=RECIPE)
 """
@@ -61,10 +41,6 @@ def train(folder: Path, **changes: Any) -> Path:
     encoder = options.pop("encoder", None) or tiny_encoder()
     dev = options.pop("dev", tiny_pairs(N_DEV, 1))
     return finetune(encoder, tiny_tokenizer(), pairs, dev, **options)
-
-
-def sha256(model: Path) -> str:
-    return hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
@@ -92,15 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the steps that are taken, from 0 on."""
-    taken: list[int] = []
-    original = loop.train_step
-
-    def counted(params, opt_state, batch, key, step, **static):
-        taken.append(step)
-        return original(params, opt_state, batch, key, step, **static)
-
-    monkeypatch.setattr(loop, "train_step", counted)
-    return taken
+    return count_steps(loop, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +89,7 @@ def test_killed_and_started_again(
     call: int,
     first_step: int | None,
 ) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, tmp_path, function, str(call)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr
+    train_until_killed(TRAINING, tmp_path, function, call)
     model = train(tmp_path)
     assert steps == ([] if first_step is None else list(range(first_step, N_STEPS)))
     assert log_of(tmp_path) == log_of(whole)
