@@ -77,15 +77,6 @@ def _wait_for_cupy(x: Any) -> Any:
     return x
 
 
-def _looser(factor: float, why: str, *names: str) -> dict[str, Tolerance]:
-    """Return our tolerances, those named multiplied."""
-    return _OURS | {
-        name: Tolerance(f"{_OURS[name].why}; {why}", _OURS[name].absolute * factor,
-                        _OURS[name].relative * factor, _OURS[name].of)
-        for name in names
-    }  # fmt: skip
-
-
 BACKENDS = (
     Backend(
         "jaxgeom", ("jax",), lambda: jaxgeom, jnp.asarray, jax.block_until_ready, is_peer=False

@@ -28,17 +28,21 @@ from experiments._tables import Table, correlation, isotropy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+DIRECTIONS = (
+    "Principal directions of the centred tokens are removed, the heaviest first (top) or the "
+    "lightest first (least)"
+)
 OUR_LEGEND = (
     "Perf.: Spearman × 100, — where a sentence has nothing left. Isotropy: I(W), every eigenvector "
-    "turned to its heavier side; [low, high]: its range over all choices of signs. Principal "
-    "directions of the centred tokens are removed, the heaviest first (top) or the lightest first "
-    "(least); 0 removed is Zero-mean. Seeds: mean ± standard deviation (ddof 1); the range from "
-    "the smallest low to the largest high."
+    "turned to its heavier side; [low, high]: its range over all choices of signs. "
+    f"{DIRECTIONS}; 0 removed is Zero-mean. Seeds: mean ± standard deviation (ddof 1); the range "
+    "from the smallest low to the largest high."
 )
 AUTHORS_LEGEND = (
     "Perf.: Spearman × 100. Isotropy: I(W) with the sign that NumPy's eigh returned for each "
     "eigenvector of the centred tokens, one choice of many, hence without a range, and kept along "
-    "the curve; where Table 1 or 2 solves anew, its signs may be others. Directions as above."
+    "the curve; where Table 1 or 2 solves anew, its signs may be others. "
+    f"{DIRECTIONS}."
 )
 LEGENDS = {"ours": OUR_LEGEND, "authors": AUTHORS_LEGEND}
 SIGNS = {"ours": "band: all signs", "authors": "one choice of signs"}

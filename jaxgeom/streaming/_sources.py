@@ -4,7 +4,7 @@ A file is read by `readinto` a buffer that is used again, not mapped: mapped pag
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -230,12 +230,3 @@ def _same_kind(part: Part, first: Part) -> None:
             raise ValueError(
                 f"{part.name} must have the {what} of {first.name} = {there}, got {here}"
             )
-
-
-def check_rows(what: str, values: Sequence[Any] | np.ndarray, source: AnySource) -> None:
-    """Raise `ValueError` unless there is one value a row."""
-    if source.n_rows is not None and len(values) != source.n_rows:
-        raise ValueError(
-            f"{what} must have one entry a row of {source.name} = {source.n_rows}, "
-            f"got {len(values)}"
-        )
