@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,20 @@ ROOT = Path(__file__).parents[1]
 
 install_import_hook("jaxgeom", "beartype.beartype")  # before anything imports the package
 
-# Most of the time goes into compiling: programs are shared with the other workers, with processes
-# that tests start, and with the next run. The limit, in bytes, is what makes jax lock the folder.
+# Most of the time goes into compiling. What takes long is shared with the other worker, with
+# processes that tests start, and with the next run; the limit, in bytes, makes jax lock the folder.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**31))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-# LLVM at its first level halves what is left; what XLA makes of a program is the same at each.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+# Machine code in haste: less than half the time. XLA's own passes over a program are the same.
+HASTE = [
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_parallel_codegen_split_count=1",
+]
+if version("jaxlib").startswith("0.10."):  # later ones do not know this flag, and stop at it
+    HASTE.append("--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", " ".join(HASTE))
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402

@@ -181,10 +181,10 @@ def free_port():
 
 def start(*args, devices=1, environment=None, **options):
     """Start a Python process with so many virtual devices."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-    # what is compiled runs for a moment: compile it quickly
-    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    kept["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices} {quick}"
+    cache = ("JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_") or k.startswith(cache)}
+    flags = os.environ.get("XLA_FLAGS", "")
+    kept["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}"
     kept["PYTHONPATH"] = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
     command = [sys.executable, *map(str, args)]

@@ -1,5 +1,7 @@
 """Edges that only the kernels have: hidden labels, mixed dtypes, merged states, float32's own."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,8 @@ from scipy.special import softmax
 from test_kernel_transforms import OPERATIONS, X
 
 import jaxgeom as jg
-from jaxgeom.kernels import _blocks, _linalg, _log_partition, _moments, _seeding
+from jaxgeom.kernels import _blocks, _kmeans, _linalg, _log_partition, _moments, _seeding
+from jaxgeom.streaming import _overview
 
 leading_eigenvectors = jax.jit(_linalg.leading_eigenvectors, static_argnums=1)
 
@@ -146,6 +149,27 @@ def test_merged_log_partitions_are_those_of_the_whole(parts, scale):
         state = accumulator.merge(state, log_sum_of(u, DATA, mask))
     got, expected = accumulator.finalise(state), jg.log_partition(DATA, u)
     KERNELS.assert_close(got, expected, scale=scale * float(abs(DATA).max()))
+
+
+ACCUMULATORS = [
+    _moments.MomentsAccumulator(),
+    _moments.ClusterMomentsAccumulator(DATA[:3]),
+    _log_partition.LogPartitionAccumulator(jnp.eye(7)),
+    _kmeans.ClusterSumsAccumulator(DATA[:3], jnp.zeros(7)),
+    _overview.NormsAccumulator(),
+]
+
+
+@pytest.mark.parametrize("accumulator", ACCUMULATORS, ids=lambda a: type(a).__name__)
+def test_devices_reduce_to_what_their_states_merge_to(accumulator):
+    start = accumulator.init(7, "float32")
+    states = [accumulator.update(start, DATA, mask) for mask in PARTS]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    reduced = jax.vmap(lambda s: accumulator.all_reduce(s, "rows"), axis_name="rows")(stacked)
+    merged = functools.reduce(accumulator.merge, states)
+    for got, expected in zip(reduced, merged, strict=True):
+        for on_device in got:
+            KERNELS.assert_close(on_device, expected)
 
 
 def test_a_masked_row_reaches_neither_log_partition_nor_its_gradient():

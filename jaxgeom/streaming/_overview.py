@@ -92,7 +92,7 @@ class NormsAccumulator(NamedTuple):
 
     def all_reduce(self, state: Norms, axis: str) -> Norms:
         """Return the lengths of the rows of all devices."""
-        count, *sums = lax.psum((state.count, state.total, state.total_of_squares), axis)
+        count, *sums = lax.psum((state.n_rows, state.total, state.total_of_squares), axis)
         return Norms(count, lax.pmin(state.least, axis), lax.pmax(state.most, axis), *sums)
 
 
