@@ -197,7 +197,6 @@ def test_targets_name_entries_of_the_suite():
     assert set(LARGE) <= set(OP)
 
 
-@pytest.mark.slow
 def test_gpu_run_at_a_small_size(tmp_path):
     out = tmp_path / "gpu.json"
     arguments = f"['--small', '--output', {str(out)!r}]"

@@ -10,8 +10,6 @@ import jaxgeom
 from jaxgeom import reference
 from jaxgeom.testing import TOLERANCES, compare
 
-pytestmark = pytest.mark.slow
-
 WAYS = (
     "in memory",
     *drivers.CHUNKS,

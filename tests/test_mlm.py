@@ -150,7 +150,6 @@ def test_loss_counts_the_hidden_tokens_alone(model: MaskedLM, rows: Rows) -> Non
     assert found.n_correct == (logits[places].argmax(axis=1) == targets).sum()
 
 
-@pytest.mark.slow
 def test_gradient(model: MaskedLM, rows: Rows) -> None:
     """Of the bias in closed form; of everything along a direction, against differences."""
     graphdef, params = nnx.graphdef(model), params_of(model)
@@ -179,7 +178,6 @@ def test_gradient(model: MaskedLM, rows: Rows) -> None:
     assert (moved(step) - moved(-step)) / (2 * step) == pytest.approx(float(along), rel=1e-2)
 
 
-@pytest.mark.slow
 def test_attention_stays_within_the_sentence(model: MaskedLM) -> None:
     first, second, other = (np.array(x, np.int32) for x in ([2, 9, 4, 3], [2, 7, 3], [2, 8, 3]))
     logits = [

@@ -24,9 +24,6 @@ from jaxgeom.training.mlm_loop import epoch_rows, held_out_batches, masks_of_hel
 from jaxgeom.training.pretraining import packed_text, pretrain, unigram_baseline
 from jaxgeom.training.vocabulary import SPECIAL, train_tokenizer
 
-pytestmark = pytest.mark.slow
-
-
 # what a process trains that is killed; it knows its `folder`
 TRAINING = """
 from interrupted_runs import count_steps, sha256, train_until_killed

@@ -10,8 +10,6 @@ import tiny_study
 
 from jaxgeom import analyze, distributed
 
-pytestmark = pytest.mark.slow
-
 D = 8
 FLAGS = ("--clusters", "3", "--directions", "2")
 
