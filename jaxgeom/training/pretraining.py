@@ -121,7 +121,7 @@ def unigram_baseline(train: Rows, held_out: Rows, n_special: int) -> dict[str, f
     log_shares = np.log(counts) - np.log(counts.sum())
     return {
         "unigram_loss": float(-log_shares[others - n_special].mean()),
-        "unigram_accuracy": float(np.mean(others - n_special == counts.argmax())),
+        "unigram_accuracy": float(np.mean(others - n_special == np.argmax(counts))),
     }
 
 
