@@ -90,10 +90,10 @@ def clocked(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def first_and_next(call: Callable[[], Any]) -> tuple[float, float]:
-    """Return the seconds of the first call, and roughly those of a later one."""
-    first = clocked(call)[0]
-    return first, first if first > _LONG else clocked(call)[0]
+def first_and_next(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Return the seconds of the first call, roughly those of a later one, and the first result."""
+    first, result = clocked(call)
+    return first, first if first > _LONG else clocked(call)[0], result
 
 
 def on_device(inputs: Inputs, backend: Backend) -> Inputs:

@@ -34,7 +34,7 @@ def expected(given):
 
 
 def _entry(call, backend, group_size, **info):
-    first, seconds = first_and_next(call)
+    first, seconds, _ = first_and_next(call)
     about = {"backend": backend, "size": group_size, "first_call_s": first}
     return Entry(call, seconds, about | info)
 

@@ -73,9 +73,11 @@ def _check_dev(vectors, pairs):
     return {"spearman": abs(spearman - DEV_SPEARMAN)}
 
 
-def _entry(call, backend, error):
-    first, seconds = first_and_next(call)
-    return Entry(call, seconds, {"backend": backend, "first_call_s": first, "error": error})
+def _entry(call, backend, check):
+    """Return the entry of a call whose first result passes the check."""
+    first, seconds, result = first_and_next(call)
+    info = {"backend": backend, "first_call_s": first, "error": check(result)}
+    return Entry(call, seconds, info)
 
 
 def test_encode_ours(minilm, dev, timed):
@@ -85,13 +87,14 @@ def test_encode_ours(minilm, dev, timed):
     def call():
         return sentence_vectors(encode(encoder, tokenizer, sentences, progress=False))
 
-    timed(_entry(call, "jaxgeom", _check_dev(call(), dev)), group="encode")
+    timed(_entry(call, "jaxgeom", lambda vectors: _check_dev(vectors, dev)), group="encode")
 
 
 def test_encode_peer(peer, dev, timed):
     sentences = [*dev.sentences1, *dev.sentences2]
     call = lambda: peer.encode(sentences, batch_size=32)  # noqa: E731  # sorted by length
-    timed(_entry(call, "sentence-transformers", _check_dev(call(), dev)), group="encode")
+    check = lambda vectors: _check_dev(vectors, dev)  # noqa: E731
+    timed(_entry(call, "sentence-transformers", check), group="encode")
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +112,11 @@ def test_finetune_ours(minilm, train, timed):
     def call():
         return [training.take(batch) for batch in training.batches(tokenizer, train)][-1]
 
-    assert 0 < call() < 0.2
-    timed(_entry(call, "jaxgeom", {}), group="finetune")
+    def check(loss):
+        assert 0 < loss < 0.2
+        return {}
+
+    timed(_entry(call, "jaxgeom", check), group="finetune")
 
 
 def test_finetune_peer(peer, train, loss_without_dropout, timed):
@@ -140,5 +146,4 @@ def test_finetune_peer(peer, train, loss_without_dropout, timed):
     difference = abs(step(0).item() - loss_without_dropout)
     assert difference <= 1e-4 * loss_without_dropout
     peer.train()
-    call()
-    timed(_entry(call, "sentence-transformers", {"loss": difference}), group="finetune")
+    timed(_entry(call, "sentence-transformers", lambda _: {"loss": difference}), group="finetune")
