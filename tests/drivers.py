@@ -216,7 +216,7 @@ def ended(processes):
             process.communicate()
 
 
-def finish(process, timeout=120):
+def finish(process, timeout=600):
     """Return what a process printed; it must have ended well."""
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0, err[-3000:]

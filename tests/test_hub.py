@@ -35,7 +35,7 @@ def ask(names: list[str], home: Path, **environment: str) -> list[str]:
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

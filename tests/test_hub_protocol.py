@@ -112,7 +112,7 @@ def ask(hub: Hub, home: Path, *names: str, **environment: str) -> Run:
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
