@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -214,6 +215,21 @@ def ended(processes):
         for process in processes:
             process.kill()
             process.communicate()
+
+
+def wait_for(condition, process, seconds=300):
+    """Wait until something has happened, the process being alive."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[1][-2000:]
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def reads(process, path):
+    """Whether a process has a file open."""
+    opened = Path(f"/proc/{process.pid}/fd").iterdir()
+    return any(os.path.realpath(link) == str(path) for link in opened)
 
 
 def finish(process, timeout=600):

@@ -4,7 +4,6 @@ import json
 import re
 import resource
 import signal
-import time
 
 import drivers
 import numpy as np
@@ -135,15 +134,6 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(folder, capsys):
     np.testing.assert_array_equal(np.load("y.npy"), np.arange(3.0))
 
 
-def wait_for(condition, process, seconds=60):
-    """Wait until something has happened, the process being alive."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()[1][-2000:]
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_an_interrupt_leaves_nothing_half_written(folder):
     rows = np.random.default_rng(1).normal(size=(40_000, D)).astype(np.float32)
     np.save("long.npy", rows)
@@ -156,7 +146,7 @@ def test_an_interrupt_leaves_nothing_half_written(folder):
         "streaming.apply_removal('long.npy', removal, 'y.npy', chunk_rows=1)\n"
     )
     with drivers.ended([drivers.start("-c", script, cwd=folder)]) as (process,):
-        wait_for(lambda: any(name.endswith(".tmp") for name in names(folder)), process)
+        drivers.wait_for(lambda: any(name.endswith(".tmp") for name in names(folder)), process)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=300)
     assert process.returncode != 0
