@@ -30,13 +30,18 @@ def kmeans(x: Any, n_clusters: int, *, init: Any, max_iter: int = 300) -> KMeans
 def fit_removal(
     x: Any, labels: Any = None, *, n_clusters: int = 1, n_directions: int = 0, which: str = "top"
 ) -> Removal:
-    """Return each cluster's principal directions by a PCA of its rows."""
+    """Return each cluster's principal directions by a PCA of its rows less their mean.
+
+    `covariance_eigh` takes the mean off the Gram matrix; far from the origin float32 loses the
+    directions by that.
+    """
     if not n_directions or which != "top":
         raise NotImplementedError("a PCA of the top directions only")
     parts = [x] if labels is None else [x[labels == c] for c in range(n_clusters)]
-    fits = [pca(part, n_directions) for part in parts]
+    means = [part.mean(0) for part in parts]
+    fits = [pca(part - mean, n_directions) for part, mean in zip(parts, means, strict=True)]
     return Removal(
-        np.stack([fit.mean for fit in fits]),
+        np.stack(means),
         np.stack([fit.components for fit in fits]),
         np.array([len(part) for part in parts]),
         np.zeros(len(parts), bool),
