@@ -216,6 +216,30 @@ def test_leading_eigenvectors_with_and_without_a_gap(gap):
     KERNELS.assert_close(vectors @ matrix, values[:, None] * vectors, 32, scale=gap)
 
 
+@pytest.mark.parametrize("d", [96, 400])
+def test_leading_directions_are_as_good_as_their_float32_matrix(d):
+    """Those of `eigh` alone are some five times further off."""
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(d, d)))[0]
+    eigenvalues = np.geomspace(1, 1e-4, d)
+    matrix = (basis.T * eigenvalues @ basis).astype(np.float32)
+    values, components = _linalg.eigenbasis(jnp.asarray(matrix))
+    exact = np.linalg.eigh(matrix.astype(np.float64))[1].T[::-1][:8]
+    leading = np.asarray(components, np.float64)[:8]
+    error = np.linalg.norm(leading - exact * np.sign((leading * exact).sum(1))[:, None], axis=1)
+    gap = eigenvalues[:8] - eigenvalues[1:9]  # the smaller of a direction's two
+    assert np.median(error * gap) <= 0.5 * np.finfo(np.float32).eps
+    KERNELS.assert_close(components @ components.T, np.eye(d), 64)
+    KERNELS.assert_close(values, eigenvalues, 32)
+
+
+def test_refinement_leaves_equal_eigenvalues_orthonormal():
+    matrix = np.diag(np.repeat([3.0, 1.0, 0.0], 30)).astype(np.float32)
+    turned = np.linalg.qr(np.random.default_rng(1).normal(size=(90, 90)))[0].astype(np.float32)
+    values, components = _linalg.eigenbasis(jnp.asarray(turned.T @ matrix @ turned))
+    KERNELS.assert_close(components @ components.T, np.eye(90), 64)
+    KERNELS.assert_close(values, np.diag(matrix), 64)
+
+
 def test_kmeans_plus_plus_draws_no_row_twice():
     """A row's distance to itself is a difference of rounded squares, and need not come out as 0."""
     draw = jax.jit(_seeding._plus_plus, static_argnums=2)

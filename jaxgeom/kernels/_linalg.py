@@ -9,6 +9,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 _MAX_ROUNDS = 60  # of subspace iteration: beyond, a full decomposition is the cheaper way
+_REFINED = 32  # leading directions that get a second look; the others have small projections
+_LARGEST_TURN = 1e-4  # in radians, up to which a first-order correction is exact to its square
 
 
 def matmul(a: Float[Array, "*m a b"], b: Float[Array, "*m b c"]) -> Float[Array, "*m a c"]:
@@ -33,7 +35,40 @@ def eigenbasis(
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
     """Return eigenvalues, descending, and the eigenvectors as rows with fixed signs."""
     eigenvalues, vectors = jnp.linalg.eigh(symmetric, symmetrize_input=False)
-    return eigenvalues[::-1], fix_signs(vectors.T[::-1])
+    eigenvalues = eigenvalues[::-1]
+    return eigenvalues, fix_signs(_refined(vectors.T[::-1], eigenvalues, symmetric))
+
+
+def _refined(
+    components: Float[Array, "d d"],
+    eigenvalues: Float[Array, " d"],
+    symmetric: Float[Array, "d d"],
+) -> Float[Array, "d d"]:
+    """Return the eigenvectors, rows, with one first-order correction of the leading ones.
+
+    A float32 `eigh` leaves them some five times further off than the rounding of the matrix does,
+    and u.w, in the hundreds for long rows, is an exponent. Directions whose eigenvalues are too
+    close to tell apart are made orthonormal only.
+
+    Source:
+        Ogita and Aishima (2018), "Iterative refinement for symmetric eigenvalue decomposition".
+    """
+    leading = components[:_REFINED]
+    k, d = leading.shape
+    product = _symmetric_head(matmul(matmul(leading, symmetric), components.T))
+    lacking = jnp.eye(k, d, dtype=leading.dtype)
+    lacking -= _symmetric_head(matmul(leading, components.T))
+    gap = eigenvalues[:k, None] - eigenvalues[None, :]
+    turn = (product + eigenvalues[:k, None] * lacking) / jnp.where(gap == 0, 1, gap)
+    turn = jnp.where((gap != 0) & (jnp.abs(turn) < _LARGEST_TURN), turn, lacking / 2)
+    rest = components[k:] + matmul((lacking - turn)[:, k:].T, leading)
+    return jnp.concatenate([leading + matmul(turn, components), rest])
+
+
+def _symmetric_head(rows: Float[Array, "k d"]) -> Float[Array, "k d"]:
+    """Return rows whose square part is exactly symmetric: what two turn into each other cancels."""
+    k = rows.shape[0]
+    return rows.at[:, :k].set((rows[:, :k] + rows[:, :k].T) / 2)
 
 
 @eigenbasis.defjvp
