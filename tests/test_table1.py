@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import drivers
 import jax
 import numpy as np
 import pytest
@@ -334,9 +335,8 @@ def test_ctrl_c_ends_a_child_with_130(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, *flags], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as child:
-        while not out.exists() and child.poll() is None:
-            time.sleep(0.05)
-        time.sleep(1)
+        drivers.wait_for(out.exists, child)
+        time.sleep(1)  # into the clustering
         child.send_signal(signal.SIGINT)
         _, error = child.communicate(timeout=300)
     assert child.returncode == 130, error
