@@ -128,14 +128,15 @@ def _leading_of_each(
 ) -> tuple[Float[Array, "c k"], Float[Array, "c k d"]]:
     """Iterate on all matrices until the last one has converged."""
     found = jax.vmap(partial(_subspace_iteration, k=k))(symmetric)
-    return lax.map(
-        lambda each: lax.cond(
-            each[1].converged,
-            lambda: (each[1].eigenvalues[:k], fix_signs(each[1].vectors[:, :k].T)),
-            lambda: _leading_of_all(each[0], k),
-        ),
-        (symmetric, found),
-    )
+    leading = found.eigenvalues[:, :k], jax.vmap(lambda v: fix_signs(v[:, :k].T))(found.vectors)
+
+    def decompose_the_others() -> tuple[Float[Array, "c k"], Float[Array, "c k d"]]:
+        return lax.map(
+            lambda each: lax.cond(each[0], lambda: each[2], lambda: _leading_of_all(each[1], k)),
+            (found.converged, symmetric, leading),
+        )
+
+    return lax.cond(found.converged.all(), lambda: leading, decompose_the_others)
 
 
 @_leading_of_each.defjvp

@@ -239,24 +239,30 @@ def _cluster_moments(
     count, mean = cluster_means(x, labels, n_clusters)
 
     def update(
-        scatter: tuple[Array, ...],
+        state: tuple,
         block: Float[Array, "b d"],
         mask: Bool[Array, " b"],
         _: Int[Array, " b"],
         cluster: Int[Array, ""],
-    ) -> tuple[Array, ...]:
+    ) -> tuple:
+        # Blocks of a cluster follow each other: its sum stays in the cache, and is only written.
+        scatter, own, last = state
         centred = jnp.where(mask[:, None], block.astype(dtype) - mean[cluster][None, :], 0)
-        return tuple(
-            lax.dynamic_update_index_in_dim(part, part[cluster] + added, cluster, 0)
-            for part, added in zip(scatter, triangle.gram(centred), strict=True)
+        own = tuple(
+            jnp.where(cluster == last, part, 0) + added
+            for part, added in zip(own, triangle.gram(centred), strict=True)
         )
+        scatter = tuple(
+            lax.dynamic_update_index_in_dim(parts, part, cluster, 0)
+            for parts, part in zip(scatter, own, strict=True)
+        )
+        return scatter, own, cluster
 
     triangle = Triangle(d)
     plan = plan_blocks(labels, n_clusters)
-    start = tuple(
-        jnp.zeros((n_clusters, *part.shape), dtype) for part in triangle.cut(jnp.zeros((d, d)))
-    )
-    parts = fold_blocks(update, start, x, plan)
+    none = triangle.cut(jnp.zeros((d, d), dtype))
+    start = tuple(jnp.zeros((n_clusters, *part.shape), dtype) for part in none)
+    parts, _, _ = fold_blocks(update, (start, none, plan.cluster[0]), x, plan)
     return Moments(count, mean, lax.map(triangle.whole, parts))
 
 
