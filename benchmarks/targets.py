@@ -51,5 +51,5 @@ LIMITS = (
     Limit("import and first isotropy, warm compilation cache", "import", "seconds", 2.0, "s"),
 )
 
-# Operations that the default run times at the study's size too.
-LARGE = ("isotropy_uncentred", "pca", "lloyd", "cluster_based")
+# Which backends a group is about; the default run times no others at the study's size.
+COMPARED = {target.group: (target.ours, *target.against) for target in TARGETS}

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.backends import BACKENDS
 from benchmarks.entries import Missing, prepare
 from benchmarks.ops import OPS
-from benchmarks.targets import LARGE
+from benchmarks.targets import COMPARED
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -16,7 +16,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for size in sizes or ("S", "paper")
         for op in OPS
         for backend in BACKENDS
-        if sizes or size == "S" or (op.name in LARGE and backend.name != "reference")
+        if sizes or size == "S" or backend.name in COMPARED.get(f"{op.name}-{size}", ())
     ]
     metafunc.parametrize(("op", "backend", "size"), cases)
 
