@@ -5,6 +5,7 @@ the reference and to the best peer, its share of the machine's matrix-product ra
 """
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -135,13 +136,13 @@ def _plot_targets(run: Run, path: Path) -> Path:
     figure = Figure(figsize=(8, 1 + 0.5 * max(len(rows), 1)), layout="constrained")
     axes = figure.subplots()
     for place, (target, outcome) in enumerate(rows):
-        color = "tab:green" if outcome.met else "tab:red"
-        axes.barh(place, float(outcome.measured[:-1]), color=color)
+        color, hatch = ("tab:blue", None) if outcome.met else ("tab:orange", "//")
+        axes.barh(place, float(outcome.measured[:-1]), color=color, hatch=hatch, edgecolor="white")
         axes.plot([target.at_least] * 2, [place - 0.4, place + 0.4], color="black")
     axes.set_yticks(range(len(rows)), [target.work for target, _ in rows])
     axes.axvline(1, color="grey", linewidth=0.5)
     axes.invert_yaxis()
-    axes.set_xlabel("times faster than the best peer; the line is the target")
+    axes.set_xlabel("times faster than the best peer (black: target)")
     figure.savefig(path, dpi=150)
     return path
 
@@ -153,10 +154,11 @@ def _plot_groups(run: Run, path: Path) -> Path:
     groups = [group for _, group in _groups(run)]
     figure = Figure(figsize=(9, 1 + 0.25 * max(len(groups), 1)), layout="constrained")
     axes = figure.subplots()
-    for backend in dict.fromkeys(t.backend for t in run.timings.values()):
+    backends = dict.fromkeys(t.backend for t in run.timings.values())
+    for backend, marker in zip(backends, itertools.cycle("osD^vPX*<>"), strict=False):
         mine = [t for t in run.timings.values() if t.backend == backend]
         places = [groups.index(t.group) for t in mine]
-        axes.plot([t.median for t in mine], places, "o", label=backend)
+        axes.plot([t.median for t in mine], places, marker, label=backend)
     axes.set_yticks(range(len(groups)), groups)
     axes.set_xscale("log")
     axes.set_xlabel("median seconds")

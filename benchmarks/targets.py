@@ -37,7 +37,7 @@ TARGETS = (
     Target("removal curve, every k, against one isotropy", "curve-paper", ("isotropy",), 0.5),
     Target("13 layers in one call, against 13 calls", "layers", ("13 calls",), 1.0),
     Target("encode STS-B dev, MiniLM", "encode", ("sentence-transformers",), 2.5),
-    Target("fine-tune MiniLM, 32 pairs a step", "finetune", ("sentence-transformers",), 2.5),
+    Target("fine-tune MiniLM, 8 steps of 32 pairs", "finetune", ("sentence-transformers",), 2.5),
 )
 
 LIMITS = (
