@@ -118,10 +118,10 @@ def test_layers_one_call(layers, size, timed):
         return jax.lax.map(lambda x: jg.isotropy(x).log_partition, layers)
 
     apart = jnp.stack([jg.isotropy(x).log_partition for x in layers])
-    first, result = clocked(lambda: together(layers).block_until_ready())
+    call = lambda: together(layers).block_until_ready()  # noqa: E731
+    first, result = clocked(call)
     error = jnp.abs(result.max(1) - apart.max(1)).max() / jnp.abs(apart).max()
     assert error <= 1e-5  # of one program and another
-    call = lambda: together(layers).block_until_ready()  # noqa: E731
     info = {"backend": "jaxgeom", "size": size, "first_call_s": first}
     timed(Entry(call, first, info), group="layers")
     assert len(traces) == 1

@@ -99,7 +99,7 @@ def leading_eigenvectors(
     found = _subspace_iteration(symmetric, k)
     return lax.cond(
         found.converged,
-        lambda: (found.eigenvalues[:k], fix_signs(found.vectors[:, :k].T)),
+        lambda: _leading_of(found, k),
         lambda: _leading_of_all(symmetric, k),
     )
 
@@ -128,7 +128,7 @@ def _leading_of_each(
 ) -> tuple[Float[Array, "c k"], Float[Array, "c k d"]]:
     """Iterate on all matrices until the last one has converged."""
     found = jax.vmap(partial(_subspace_iteration, k=k))(symmetric)
-    leading = found.eigenvalues[:, :k], jax.vmap(lambda v: fix_signs(v[:, :k].T))(found.vectors)
+    leading = jax.vmap(partial(_leading_of, k=k))(found)
 
     def decompose_the_others() -> tuple[Float[Array, "c k"], Float[Array, "c k d"]]:
         return lax.map(
@@ -161,6 +161,11 @@ class _Subspace(NamedTuple):
     image: Float[Array, "d b"]  # the matrix times `vectors`
     converged: Bool[Array, ""]
     rounds: Int[Array, ""]
+
+
+def _leading_of(found: _Subspace, k: int) -> tuple[Float[Array, " k"], Float[Array, "k d"]]:
+    """Return the first `k` Ritz pairs, vectors as rows."""
+    return found.eigenvalues[:k], fix_signs(found.vectors[:, :k].T)
 
 
 def _subspace_iteration(symmetric: Float[Array, "d d"], k: int) -> _Subspace:
