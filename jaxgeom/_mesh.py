@@ -1,6 +1,5 @@
 """Meshes of one axis, along which rows lie, and how arrays are laid out over them."""
 
-import math
 from typing import Any, TypeVar
 
 import jax
@@ -37,8 +36,3 @@ def place(tree: T, mesh: Mesh, spec: PartitionSpec = COMMON) -> T:
         return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
     return jax.tree.map(put, tree)
-
-
-def row_multiple(multiple: int, mesh: Mesh | None) -> int:
-    """Return the least multiple of `multiple` that the devices of a mesh share evenly."""
-    return multiple if mesh is None else math.lcm(multiple, mesh.size)

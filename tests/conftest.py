@@ -16,7 +16,7 @@ install_import_hook("jaxgeom", "beartype.beartype")  # before anything imports t
 # processes that tests start, and with the next run; the limit, in bytes, makes jax lock the folder.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**31))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 # Machine code in haste: less than half the time. XLA's own passes over a program are the same.
 HASTE = [
     "--xla_backend_optimization_level=0",

@@ -62,10 +62,11 @@ def batches_of(
     batch_size: int,
     max_length: int = RECIPE.max_length,
     model_type: str = "bert",
+    n_devices: int = 1,
 ) -> list[Batch]:
     order = np.arange(len(pairs.scores))
-    sizes = {"batch_size": batch_size, "max_length": max_length}
-    return list(batches(pairs, order, tiny_config(model_type), **sizes))
+    options = {"batch_size": batch_size, "max_length": max_length, "n_devices": n_devices}
+    return list(batches(pairs, order, tiny_config(model_type), **options))
 
 
 def pure_params(encoder: Encoder) -> dict:
@@ -210,9 +211,13 @@ def test_last_batch_is_short_and_kept(encoder, pairs) -> None:
     )
 
 
-def test_rows_come_in_multiples_of_four(pairs) -> None:
-    shapes = {b.rows.input_ids.shape for b in batches_of(tokenized(pairs), batch_size=8)}
-    assert shapes == {(4, 64)}
+def test_rows_come_by_256_tokens_in_the_short_batch_too(pairs) -> None:
+    data = tokenized(pairs)
+    for n_devices, shape in ((1, (4, 64)), (6, (12, 64))):
+        cut = batches_of(data, batch_size=8, n_devices=n_devices)
+        assert {batch.rows.input_ids.shape for batch in cut} == {shape}
+    (more_than_there_are,) = batches_of(data, batch_size=50)
+    assert more_than_there_are.weights.tolist() == [1] * 21 + [0] * 29
 
 
 def test_order_of_an_epoch_follows_the_seed() -> None:

@@ -2,11 +2,13 @@
 
 A padded batch of short sentences is two thirds padding. Here a batch's sentences share rows, as in
 `jaxgeom.models.packing`. Rows are as long as the longest of all sentences, not as `max_length`:
-attention costs a row's length squared. Their number is rounded up to a multiple of `ROW_MULTIPLE`:
-the step is compiled for two or three shapes, not for every batch. The last, short batch of an epoch
-is filled up with pairs of weight 0, which change neither shape nor loss.
+attention costs a row's length squared. Their number is rounded up by some `TOKEN_MULTIPLE` tokens:
+the step is compiled, which takes as long as dozens of steps, for two or three shapes, not for every
+batch. The last, short batch of an epoch is filled up with pairs of weight 0, which leave the loss
+alone; they are pairs of that epoch again, so that the batch needs no shape of its own.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from jaxgeom.models import EncoderConfig, Rows, Tokenizer, pack
 from jaxgeom.tasks import StsPairs
 from jaxgeom.tasks.sts import MAX_SCORE
 
-ROW_MULTIPLE = 4
+TOKEN_MULTIPLE = 256  # of a batch; at least one row
 _LENGTH_MULTIPLE = 16  # of a row; compiled code is best at round numbers
 
 
@@ -35,7 +37,7 @@ class Batch(NamedTuple):
     rows: Rows
     places: Int32[np.ndarray, "2 p"]  # of each pair's two vectors, row x segments + segment - 1
     scores: Float32[np.ndarray, " p"]
-    weights: Float32[np.ndarray, " p"]  # 1, or 0 where a short batch has no pair
+    weights: Float32[np.ndarray, " p"]  # 1, or 0 for what fills up a short batch
 
 
 def tokenize_pairs(
@@ -76,7 +78,7 @@ def batches(
     *,
     batch_size: int,
     max_length: int,
-    row_multiple: int = ROW_MULTIPLE,
+    n_devices: int = 1,
 ) -> Iterator[Batch]:
     """Yield the batches of one epoch, the last one with what is left.
 
@@ -86,15 +88,17 @@ def batches(
         config: The encoder's config.
         batch_size: Pairs of a batch.
         max_length: The most tokens that a row may have.
-        row_multiple: Empty rows are added until their number is a multiple of this.
+        n_devices: Which share the rows of a batch evenly.
 
     Yields:
-        ceil(p / batch_size) batches; each pair is in exactly one.
+        ceil(p / batch_size) batches; each pair counts in exactly one.
     """
     length = row_length(pairs, max_length=max_length)
+    row_multiple = math.lcm(-(-TOKEN_MULTIPLE // length), n_devices)
     for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
-        yield _batch(pairs, chosen, config, batch_size, length, row_multiple)
+        n_real = min(batch_size, len(order) - start)
+        chosen = np.resize(order, start + batch_size)[start:]
+        yield _batch(pairs, chosen, n_real, config, length, row_multiple)
 
 
 def row_length(pairs: TokenizedPairs, *, max_length: int) -> int:
@@ -110,23 +114,21 @@ def n_segments(batch_size: int) -> int:
 
 def _batch(
     pairs: TokenizedPairs,
-    chosen: Int[np.ndarray, " _"],
+    chosen: Int[np.ndarray, " p"],
+    n_real: int,
     config: EncoderConfig,
-    batch_size: int,
     length: int,
     row_multiple: int,
 ) -> Batch:
-    """Pack the chosen pairs."""
+    """Pack the chosen pairs, of which the first `n_real` count."""
     ids: Sequence[np.ndarray] = [
         pairs.ids[i] for i in np.concatenate([chosen, chosen + len(pairs.scores)])
     ]
     packing = pack([len(tokens) for tokens in ids], length, row_multiple=row_multiple)
-    places = packing.rows * n_segments(batch_size) + packing.segments - 1
-    missing = batch_size - len(chosen)
+    places = packing.rows * n_segments(len(chosen)) + packing.segments - 1
     return Batch(
         rows=packing.fill(ids, first_position=config.first_position, pad_id=config.pad_token_id),
-        # a missing pair is the first vector twice: it has a cosine, whose weight is 0
-        places=np.pad(places.reshape(2, -1), ((0, 0), (0, missing))).astype(np.int32),
-        scores=np.pad(pairs.scores[chosen], (0, missing)),
-        weights=np.pad(np.ones(len(chosen), np.float32), (0, missing)),
+        places=places.reshape(2, -1).astype(np.int32),
+        scores=pairs.scores[chosen],
+        weights=(np.arange(len(chosen)) < n_real).astype(np.float32),
     )

@@ -20,9 +20,9 @@ from tqdm import tqdm
 
 from jaxgeom import distributed
 from jaxgeom._files import write_text
-from jaxgeom._mesh import ROWS, place, row_multiple
+from jaxgeom._mesh import ROWS, place
 from jaxgeom.models import EncoderConfig
-from jaxgeom.training.batches import ROW_MULTIPLE, Batch, TokenizedPairs, batches
+from jaxgeom.training.batches import Batch, TokenizedPairs, batches
 from jaxgeom.training.checkpoints import (
     CHECKPOINTS,
     Checkpoint,
@@ -177,7 +177,7 @@ def _steps(run: Run, state: Checkpoint, bar: tqdm) -> tuple[Any, Any, list[float
         run.encoder_config,
         batch_size=run.config.batch_size,
         max_length=run.config.max_length,
-        row_multiple=row_multiple(ROW_MULTIPLE, run.mesh),
+        n_devices=1 if run.mesh is None else run.mesh.size,
     ):
         step = state.step + len(losses)
         params, opt_state, *numbers = train_step(
