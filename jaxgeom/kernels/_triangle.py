@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxgeom.kernels._linalg import matmul
 
 _BLOCKS = 4  # more would save little and make each product too narrow
-_LEAST_WIDTH = 256  # features under which one product is the faster way
+_LEAST_WIDTH = 384  # features under which one product is the faster way
 
 
 class Triangle:
