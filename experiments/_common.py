@@ -1,12 +1,13 @@
 """What every experiment has in common: its options, its stages, and how it starts and fails."""
 
+import argparse
 import ctypes
 import dataclasses
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +26,11 @@ _MALLOPT = {-8: 1, -4: 0, -1: 2**31 - 1}
 
 State = Literal["random", "pretrained", "finetuned", "random_finetuned"]
 Protocol = Literal["ours", "authors"]
+Preset = Literal["mini", "paper"]
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "mini": {
-        "models": ("mini-bert", "mini-roberta"),
-        "data": "mini-sts",
-    },
+MINIS = ("mini-bert", "mini-roberta")  # part of the package
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "mini": {"models": MINIS, "data": "mini-sts"},
     "paper": {
         "models": ("bert-base-uncased", "roberta-base"),
         "data": "sentence-transformers/stsb",
@@ -91,9 +91,9 @@ class Common:
     """Folder of MODEL-STATE-SEED.npy to read instead of clustering; authors/ for that protocol."""
     output: Path = Path("out")
     """Folder of the results, the labels and the cached embeddings."""
-    preset: Literal["mini", "paper"] | None = None
-    """mini: the built-in small models on mini-sts; paper: BERT and RoBERTa base and STS-B from the
-    Hub, 5 seeds. Other flags win over it."""
+    preset: Preset | None = None
+    """What the other flags are where they are not given. mini: the built-in small models on
+    mini-sts; paper: BERT and RoBERTa base and STS-B from the Hub, 5 seeds."""
 
 
 C = TypeVar("C", bound=Common)
@@ -118,18 +118,26 @@ class Stages:
             self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
 
 
-def with_preset(config: C) -> C:
-    """Return the options with the preset's values where they still have the common defaults.
+def of_preset(config_type: type[C], preset: Preset, *, without: Collection[str] = ()) -> C:
+    """Return an experiment's options under a preset, for flags to change.
 
-    An experiment's own default, for what it is made for, stays.
+    Args:
+        config_type: the dataclass of the experiment's options. Its own default for an option, where
+            it is not the common one, stays.
+        preset: one of `PRESETS`.
+        without: options that keep their defaults.
+
+    Returns:
+        The options.
     """
-    if config.preset is None:
-        return config
     common = {field.name: field.default for field in dataclasses.fields(Common)}
-    preset = PRESETS[config.preset]
-    return dataclasses.replace(
-        config, **{k: v for k, v in preset.items() if getattr(config, k) == common[k]}
-    )
+    own = config_type()
+    values = {
+        name: value
+        for name, value in PRESETS[preset].items()
+        if name not in without and getattr(own, name) == common[name]
+    }
+    return dataclasses.replace(own, preset=preset, **values)
 
 
 def require_valid(config: Common) -> None:
@@ -172,7 +180,12 @@ def main(
     except ImportError:
         print("error: the command line needs pip install 'jaxgeom[experiments]'", file=sys.stderr)
         return 2
-    config = tyro.cli(config_type, args=args, prog=f"python -m experiments.{name}")
+    prog = f"python -m experiments.{name}"
+    config: Any
+    if issubclass(config_type, Common):
+        config = tyro.cli(config_type, args=args, prog=prog, default=_defaults(config_type, args))
+    else:
+        config = tyro.cli(config_type, args=args, prog=prog)
     enable_compilation_cache()
     keep_freed_memory()
     try:
@@ -184,7 +197,22 @@ def main(
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if getattr(config, "models", None) == MINIS and distributed.is_writer():
+        print(f"\nThe study itself: python -m experiments.{name} --preset paper --output paper")
     return 0
+
+
+def _defaults(config_type: type[C], args: Sequence[str] | None) -> C:
+    """Return the options under the preset that the flags name, by default the mini one.
+
+    Embeddings of one's own take the place of models and data.
+    """
+    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    flags.add_argument("--preset", nargs="?")
+    flags.add_argument("--embeddings", nargs="?")
+    given, _ = flags.parse_known_args(args)
+    preset: Preset = next((name for name in PRESETS if name == given.preset), "mini")
+    return of_preset(config_type, preset, without=("models", "data") if given.embeddings else ())
 
 
 def mesh() -> Mesh | None:

@@ -21,7 +21,13 @@ from experiments._figures import (
 )
 from experiments._outputs import Row
 from experiments._rows import grouped
-from experiments._setting_tables import legend_for, over_seeds, seeds_and_protocol, sign_range
+from experiments._setting_tables import (
+    legend_for,
+    over_seeds,
+    seeds_and_protocol,
+    sign_range,
+    titled,
+)
 from experiments._table2_layout import least_of
 from experiments._tables import Table, correlation, isotropy
 
@@ -157,7 +163,7 @@ def _table(rows: Sequence[Row], marked: Sequence[int]) -> Table:
         f"{state} {what}" for state in states for what in ("Perf.", "Isotropy", "[low, high]")
     ]
     first = rows[0]
-    title = f"{first['model']} · {first['which']} removed of {d} · {seeds_and_protocol(rows)}"
+    title = f"{titled(first)} · {first['which']} removed of {d} · {seeds_and_protocol(rows)}"
     return Table(title, ["removed", *header], lines)
 
 

@@ -19,7 +19,7 @@ from experiments._figures import (
 )
 from experiments._outputs import Row
 from experiments._rows import grouped
-from experiments._setting_tables import over_seeds, seeds_and_protocol
+from experiments._setting_tables import over_seeds, seeds_and_protocol, titled
 from experiments._tables import NOTHING, Table
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _table(rows: Sequence[Row]) -> Table:
     ]
     first = rows[0]
     what = f"directions of {first['n_features']}"
-    title = f"{first['model']} · {what} · {seeds_and_protocol(rows)}"
+    title = f"{titled(first)} · {what} · {seeds_and_protocol(rows)}"
     return Table(title, ["", *states], lines)
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from experiments import paper
+from experiments._common import MINIS
 from experiments._outputs import Row
 from experiments._spaces import Space
 from experiments._tables import NOTHING, Table, correlation, isotropy
@@ -108,7 +109,12 @@ def space_title(rows: Sequence[Row]) -> str:
     row = rows[0]
     tokens = f"{row['n_tokens']:,} tokens"
     protocol = f"protocol {row['protocol']}"
-    return " · ".join([row["model"], row["state"], _seeds(rows), tokens, protocol])
+    return " · ".join([titled(row), row["state"], _seeds(rows), tokens, protocol])
+
+
+def titled(row: Row) -> str:
+    """Return a model's name in a title, which says when it is one of the small ones."""
+    return f"{row['model']} (mini models)" if row["model"] in MINIS else row["model"]
 
 
 def seeds_and_protocol(rows: Sequence[Row]) -> str:

@@ -87,7 +87,7 @@ def spaces(config: Common, file: Path | None, stages: Stages) -> Iterator[Space]
     """Yield the space of each model, state, protocol and seed; or that of an `.npz` file."""
     if (file is None) == (not config.models):
         raise ValueError(
-            "give either --models (or --preset) or --embeddings, "
+            "give either --models or --embeddings, "
             f"got --models {list(config.models)} and --embeddings {file}"
         )
     if file is None:
@@ -174,7 +174,7 @@ def layered_spaces(config: Common, stages: Stages) -> Iterator[LayeredSpace]:
     They are the last layer's size times the number of layers: more seeds would fill the disk.
     """
     if not config.models:
-        raise ValueError("--models (or --preset) must name an encoder, got none")
+        raise ValueError("--models must name an encoder, got none")
     first = dataclasses.replace(config, seeds=config.seeds[:1])
     for point, protocol, encoded, _ in _encodings(first, stages, "all"):
         yield LayeredSpace(

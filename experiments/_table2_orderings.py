@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments._outputs import Row
-from experiments._setting_tables import by_space, of_others, study_models
+from experiments._setting_tables import by_space, of_others, study_models, titled
 from experiments._spaces import Space
 from experiments._table2_layout import printed, study_least
 from experiments._tables import NOTHING, Table, isotropy
@@ -140,7 +140,7 @@ def _table(rows: Sequence[Row]) -> Table:
         for row in rows
     ]
     first = rows[0]
-    title = f"{first['model']} · {first['state']} · orders of I · protocol {first['protocol']}"
+    title = f"{titled(first)} · {first['state']} · orders of I · protocol {first['protocol']}"
     header = ["", "first", "must be", "second", "mark", "in our ranges"]
     return Table(title, header, lines, list(_notes(rows)))
 

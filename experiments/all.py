@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from experiments import curves, directions, figure1, figure2, findings, table1, table2
 from experiments._checkpoints import sources
-from experiments._common import Common, Protocol, main, require_valid, with_preset
+from experiments._common import Common, Protocol, main, require_valid
 from experiments._cost import Need, header, need_of
 from experiments._outputs import run_record, write_record
 from experiments._report import write_report
@@ -36,8 +36,8 @@ class Config(Common):
     """Rows of each: ours; authors: SciPy's kmeans2, the sign NumPy's solver returns, default CSV
     quoting."""
     corpus: Path | None = None
-    """Sentences of Figure 2, which is left out where there is none: a .csv file with a column
-    Sentence, or a .txt file with one sentence a line."""
+    """Sentences of Figure 2: a .csv file with a column Sentence, or a .txt file with one sentence a
+    line; without it, the sentences of the pairs."""
     max_tokens: int = figure2.Config.max_tokens
     """Figure 2: token occurrences drawn, at most."""
     least: tuple[int, ...] = table2.Config.least
@@ -71,10 +71,9 @@ def run(config: Config) -> Result:
         OSError: no room on the disk.
         ValueError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     if not config.models:
-        raise ValueError("--models (or --preset) must name one or more encoders, got none")
+        raise ValueError("--models must name one or more encoders, got none")
     config.output.mkdir(parents=True, exist_ok=True)
     needs = [need_of(source, config) for source in sources(config.models)]
     lines = [*header(needs)]
@@ -119,9 +118,6 @@ def _experiments(config: Config) -> Iterator[tuple[str, dict[str, Any], float]]:
     ran = []
     for experiment in EXPERIMENTS:
         name = experiment.__name__.rpartition(".")[2]
-        if experiment is figure2 and config.corpus is None:
-            print("figure2 is left out: no --corpus was given", file=sys.stderr)
-            continue
         ran.append(name)
         print(f"{name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from experiments._common import Stages, main, require_valid, with_preset
+from experiments._common import Stages, main, require_valid
 from experiments._curves_layout import draw, legend_of, tables_of
 from experiments._measured import measured
 from experiments._outputs import run_record
@@ -48,7 +48,6 @@ def run(config: Config) -> Result:
     Raises:
         ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     stages = Stages()
     rows: list[dict[str, Any]] = []

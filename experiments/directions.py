@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments._common import Stages, main, require_valid, with_preset
+from experiments._common import Stages, main, require_valid
 from experiments._directions_layout import LEGEND, draw, tables_of
 from experiments._measured import measured
 from experiments._outputs import run_record
@@ -56,7 +56,6 @@ def run(config: Config) -> Result:
     Raises:
         ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     require_shares(config)
     stages = Stages()

@@ -21,7 +21,7 @@ import numpy as np
 from tqdm import tqdm
 
 import jaxgeom
-from experiments._common import Common, Stages, main, require_valid, with_preset
+from experiments._common import Common, Stages, main, require_valid
 from experiments._figures import (
     COLOURS,
     LABELS,
@@ -36,7 +36,7 @@ from experiments._measured import measured
 from experiments._outputs import Row, run_record
 from experiments._publish import publish
 from experiments._rows import grouped
-from experiments._setting_tables import legend_for
+from experiments._setting_tables import legend_for, titled
 from experiments._spaces import LayeredSpace, layered_spaces
 from experiments._tables import NOTHING, Table
 from jaxgeom import reference, study
@@ -80,7 +80,6 @@ def run(config: Config) -> Result:
     Raises:
         ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     stages = Stages()
     rows: list[dict[str, Any]] = []
@@ -240,7 +239,7 @@ def _table(rows: Sequence[Row]) -> Table:
     counts = {VECTORS[kind]: curve[0]["n_vectors"] for _, kind, curve in curves}
     vectors = "; ".join(f"{kind}: {count:,} vectors" for kind, count in counts.items())
     first = rows[0]
-    title = f"{first['model']} · −ln I · seed {first['seed']} · protocol {first['protocol']}"
+    title = f"{titled(first)} · −ln I · seed {first['seed']} · protocol {first['protocol']}"
     return Table(title, header, lines, [f"{vectors}.", *_cls_notes(curves)])
 
 

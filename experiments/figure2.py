@@ -21,7 +21,7 @@ import numpy as np
 
 import jaxgeom
 from experiments._checkpoints import Source, sources
-from experiments._common import Common, Stages, main, require_valid, with_preset
+from experiments._common import Common, Stages, main, require_valid
 from experiments._embeddings import embeddings
 from experiments._figures import LABELS, Drawn, save_figure, style, subplots
 from experiments._finetuned import in_state
@@ -29,6 +29,7 @@ from experiments._frequency import Corpus, count_tokens, read_sentences, sample
 from experiments._outputs import Row, run_record
 from experiments._plane import ANGLES, along_directions, with_neighbours
 from experiments._publish import publish
+from experiments._spaces import read_pairs, sentences_of
 from experiments._tables import Table
 from jaxgeom import reference
 from jaxgeom.models.tokens import load_tokenizer
@@ -53,7 +54,8 @@ class Config(Common):
     """Figure 2: token frequency in the plane of the first two principal components."""
 
     corpus: Path | None = None
-    """Sentences: a .csv file with a column Sentence, or a .txt file with one sentence a line."""
+    """Sentences: a .csv file with a column Sentence, or a .txt file with one sentence a line;
+    without it, those of the pairs."""
     max_tokens: int = 20_000
     """Token occurrences drawn, at most; sentences are sampled whole."""
 
@@ -92,7 +94,6 @@ def run(config: Config) -> Result:
     Raises:
         ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     stages = Stages()
     panels = list(_panels(config, stages))
@@ -177,15 +178,16 @@ def figures_of(rows: Sequence[Row]) -> list[Drawn]:
 
 def _panels(config: Config, stages: Stages) -> Iterator[Panel]:
     """Yield each model in each state, encoded or from the cache."""
-    if not config.models or config.corpus is None:
-        raise ValueError(
-            "--models (or --preset) and --corpus must both be given, "
-            f"got --models {list(config.models)} and --corpus {config.corpus}"
-        )
+    if not config.models:
+        raise ValueError("--models must name an encoder, got none")
     if config.max_tokens < 3:
         raise ValueError(f"--max-tokens must be at least 3, got {config.max_tokens}")
     with stages("read"):
-        sentences = read_sentences(config.corpus)
+        sentences = (
+            sentences_of(read_pairs(config, config.protocol[0]))
+            if config.corpus is None
+            else read_sentences(config.corpus)
+        )
         models = sources(config.models)
     for model in models:
         with stages("count", model.name):

@@ -16,7 +16,7 @@ from itertools import groupby, product
 from typing import Any, Literal, NamedTuple
 
 from experiments._checkpoints import DTYPES, Checkpoint, checkpoint, sources
-from experiments._common import Common, Stages, main, require_valid, with_preset
+from experiments._common import Common, Stages, main, require_valid
 from experiments._finetuned import finetuned
 from experiments._outputs import Row, run_record
 from experiments._publish import publish
@@ -62,7 +62,6 @@ def run(config: Config) -> Result:
         ValueError, OSError, ImportError: An option, a model or a file that cannot be used, or a
             loss that is no number any more.
     """
-    config = with_preset(config)
     require_valid(config)
     if not config.models:
         raise ValueError("--models must name one or more encoders, got none")

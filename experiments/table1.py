@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from experiments import paper
 from experiments._clusters import labels_of
-from experiments._common import Stages, main, require_valid, with_preset
+from experiments._common import Stages, main, require_valid
 from experiments._measured import measured
 from experiments._outputs import run_record
 from experiments._publish import publish
@@ -51,7 +51,6 @@ def run(config: Config) -> Result:
     Raises:
         ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     config.output.mkdir(parents=True, exist_ok=True)
     stages = Stages()

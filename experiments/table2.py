@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from experiments import paper
 from experiments._clusters import labels_of
-from experiments._common import Stages, main, require_valid, with_preset
+from experiments._common import Stages, main, require_valid
 from experiments._measured import measured
 from experiments._outputs import run_record, write_csv
 from experiments._publish import publish
@@ -57,7 +57,6 @@ def run(config: Config) -> Result:
     Raises:
         ValueError, OSError, ImportError: an option, a model or a file that cannot be used.
     """
-    config = with_preset(config)
     require_valid(config)
     if len(set(config.least)) < len(config.least):
         raise ValueError(f"--least must be different numbers, got {list(config.least)}")

@@ -254,12 +254,11 @@ def test_the_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Pat
     flags = ["--models", str(GOLDEN / "bert"), "--data", str(run.data), "--states", "pretrained"]
     flags += ["--backend", "numpy", "--output", str(tmp_path / "out")]
     assert main(figure1.Config, figure1.run, name="figure1", args=flags) == 0
-    assert main(figure1.Config, figure1.run, name="figure1", args=[]) == 2
     printed = capsys.readouterr()
     assert "CLS: 60 vectors" in printed.out
-    assert printed.err.splitlines()[-1] == (
-        "error: --models (or --preset) must name an encoder, got none"
-    )
+    assert "The study itself" not in printed.out
+    with pytest.raises(ValueError, match=r"^--models must name an encoder, got none"):
+        figure1.run(figure1.Config())
     rows = json.loads((tmp_path / "out" / "figure1.json").read_text())["rows"]
     ours = [row for row in run.rows if (row["model"], row["state"]) == ("bert", "pretrained")]
     for oracle, row in zip(rows, ours, strict=True):

@@ -280,7 +280,6 @@ def test_a_sample_is_seeded_without_repetition_and_small_enough() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("", "--models (or --preset) and --corpus must both be given, got --models [] and --cor"),
         ("--models m --corpus c.txt --max-tokens 2", "--max-tokens must be at least 3, got 2"),
         ("--models m --corpus c.txt", "[Errno 2] No such file or directory: 'c.txt'"),
     ],

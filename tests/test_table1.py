@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from experiments import _common, table1
-from experiments._common import Common, Stages, main, with_preset
+from experiments._common import Stages, main
 from experiments._spaces import read_space
 from experiments._table1_layout import tables_of
 from experiments._tables import correlation, isotropy
@@ -360,14 +360,6 @@ def test_the_command_prints_the_table(file: Path, tmp_path: Path) -> None:
         correlation(row["spearman"]) for row in rows_of(out)
     ]
     assert "Cluster-based" in child.stdout
-
-
-def test_a_preset_fills_what_was_not_given() -> None:
-    filled = with_preset(Common(preset="paper", data="mine"))
-    assert filled.models == ("bert-base-uncased", "roberta-base")
-    assert filled.data == "mine"
-    assert filled.seeds == (0, 1, 2, 3, 4)
-    assert with_preset(Common()) == Common()
 
 
 def test_the_compilation_cache_is_the_users_unless_named(monkeypatch: Any, tmp_path: Path) -> None:
