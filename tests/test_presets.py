@@ -8,6 +8,8 @@ import pytest
 
 from experiments import finetune, table1
 from experiments._common import MINIS, Common, main, of_preset
+from jaxgeom.models import resolve_model
+from jaxgeom.models.hub import BUILTIN
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ def parsed(*flags: str, of: Any = Config) -> Any:
 def test_without_flags_it_is_the_minis_which_need_no_file() -> None:
     config = parsed()
     assert (config.preset, config.models, config.data) == ("mini", MINIS, "mini-sts")
+    for name in MINIS:
+        assert resolve_model(name).is_relative_to(BUILTIN)
     assert config.states == ("random", "pretrained", "finetuned")
     assert config == of_preset(Config, "mini")
 
@@ -45,6 +49,16 @@ def test_embeddings_stand_in_for_models_and_data() -> None:
     config = parsed("--embeddings", "mine.npz", of=table1.Config)
     assert (config.models, config.data) == ((), None)
     assert config.embeddings.name == "mine.npz"
+
+
+def test_models_of_ones_own_are_trained_as_the_study_trains() -> None:
+    study = of_preset(Config, "paper")
+    ours, theirs = parsed(), parsed("--models", "mine")
+    assert (theirs.lr, theirs.epochs) == (study.lr, study.epochs) == (7e-5, 3)
+    assert (ours.lr, ours.epochs) != (theirs.lr, theirs.epochs)
+    assert theirs.data == "mini-sts"
+    again = parsed("--preset", "mini", "--models", "mine")
+    assert (again.lr, again.epochs) == (ours.lr, ours.epochs)
 
 
 def test_own_default_of_an_experiment_stays() -> None:
