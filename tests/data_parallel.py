@@ -10,7 +10,7 @@ from tiny_training import RECIPE, tiny_encoder, tiny_pairs, tiny_tokenizer
 
 from jaxgeom._mesh import ROWS, place, row_mesh
 from jaxgeom.models import encode
-from jaxgeom.training.batches import batches, tokenize_pairs
+from jaxgeom.training.batches import batches, row_sizes, tokenize_pairs
 from jaxgeom.training.loop import epoch_order
 from jaxgeom.training.siamese import siamese_loss, train_step
 
@@ -28,7 +28,8 @@ def _on(devices):
     pairs = tokenize_pairs(tokenizer, tiny_pairs(N_PAIRS, 0), encoder.config, max_length=64)
     order = epoch_order(0, 0, N_PAIRS)
     options = {"batch_size": RECIPE.batch_size, "max_length": RECIPE.max_length}
-    given = list(batches(pairs, order, encoder.config, **options))
+    sizes = row_sizes(pairs, [order], n_devices=4, **options)
+    given = list(batches(pairs, order, encoder.config, sizes=sizes, **options))
     given = [place(b, mesh)._replace(rows=place(b.rows, mesh, ROWS)) for b in given]
     graphdef, state = nnx.split(encoder, nnx.Param)
     start = place(nnx.to_pure_dict(state), mesh)

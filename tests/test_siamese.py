@@ -23,7 +23,7 @@ from tiny_training import (
     tiny_tokenizer,
 )
 
-from jaxgeom.models import Encoder, encode, load_encoder, load_tokenizer, save_encoder
+from jaxgeom.models import Encoder, encode, load_encoder, load_tokenizer, pack, save_encoder
 from jaxgeom.tasks import StsPairs, cosine_scores
 from jaxgeom.training import (
     SiameseConfig,
@@ -33,7 +33,13 @@ from jaxgeom.training import (
     sentence_vectors,
     siamese_loss,
 )
-from jaxgeom.training.batches import Batch, TokenizedPairs, batches, tokenize_pairs
+from jaxgeom.training.batches import (
+    Batch,
+    TokenizedPairs,
+    batches,
+    row_sizes,
+    tokenize_pairs,
+)
 from jaxgeom.training.loop import epoch_order
 from jaxgeom.training.optimizer import is_decayed, warmup_linear_decay
 from jaxgeom.training.siamese import cosine, train_step
@@ -65,8 +71,9 @@ def batches_of(
     n_devices: int = 1,
 ) -> list[Batch]:
     order = np.arange(len(pairs.scores))
-    options = {"batch_size": batch_size, "max_length": max_length, "n_devices": n_devices}
-    return list(batches(pairs, order, tiny_config(model_type), **options))
+    options = {"batch_size": batch_size, "max_length": max_length}
+    sizes = row_sizes(pairs, [order], n_devices=n_devices, **options)
+    return list(batches(pairs, order, tiny_config(model_type), sizes=sizes, **options))
 
 
 def pure_params(encoder: Encoder) -> dict:
@@ -211,13 +218,28 @@ def test_last_batch_is_short_and_kept(encoder, pairs) -> None:
     )
 
 
-def test_rows_come_by_256_tokens_in_the_short_batch_too(pairs) -> None:
+def test_a_short_run_has_one_number_of_rows_in_the_short_batch_too(pairs) -> None:
     data = tokenized(pairs)
-    for n_devices, shape in ((1, (4, 64)), (6, (12, 64))):
+    chosen = (np.arange(start, start + 8) % 21 for start in (0, 8, 16))
+    lengths = ([len(data.ids[i]) for i in (*c, *(c + 21))] for c in chosen)
+    needed = [pack(of_batch, 64).n_rows for of_batch in lengths]
+    for n_devices in (1, 6):
         cut = batches_of(data, batch_size=8, n_devices=n_devices)
-        assert {batch.rows.input_ids.shape for batch in cut} == {shape}
+        (n_rows,) = {len(batch.rows.input_ids) for batch in cut}
+        assert n_rows % n_devices == 0
+        assert max(needed) <= n_rows < max(needed) + n_devices
     (more_than_there_are,) = batches_of(data, batch_size=50)
     assert more_than_there_are.weights.tolist() == [1] * 21 + [0] * 29
+
+
+def test_a_long_run_has_as_many_numbers_of_rows_as_pay() -> None:
+    words = [np.arange(size) for size in (16, 16, 32, 32, 2, 2, 2, 2)]
+    data = TokenizedPairs([*words, *words], np.zeros(8, np.float32), 0)
+    order, options = np.arange(8), {"batch_size": 2, "max_length": 32}
+    found = {n: row_sizes(data, [order] * n, **options) for n in (1, 200)}
+    assert found == {1: (4,), 200: (1, 2, 4)}
+    with pytest.raises(ValueError, match=r"sizes must reach the 4 rows of a batch, got \(1, 2\)"):
+        list(batches(data, order, tiny_config("bert"), sizes=(1, 2), **options))
 
 
 def test_order_of_an_epoch_follows_the_seed() -> None:

@@ -351,6 +351,12 @@ def test_another_models_source_is_refused(bert, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_whoever_may_read_the_config_may_read_the_weights(bert, tmp_path) -> None:
+    save_encoder(load_encoder(bert), tmp_path / "saved")
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "saved").iterdir()}
+    assert modes["model.safetensors"] == modes["config.json"]
+
+
 def test_nothing_half_written(bert, monkeypatch):
     """A full disk while writing: the old file stays, and nothing lies about."""
 

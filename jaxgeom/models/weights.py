@@ -6,6 +6,7 @@ to be a parameter or in `IGNORED`. A checkpoint that half fits would run and giv
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,12 @@ def write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, n
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({**config, "dtype": "float32"}, indent=2, sort_keys=True) + "\n"
     _write(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
-    metadata = {"format": "pt"}  # Hugging Face's reader insists on it
-    _write(folder / "model.safetensors", lambda path: save_file(dict(tensors), path, metadata))
+
+    def save(path: Path) -> None:
+        save_file(dict(tensors), path, {"format": "pt"})  # Hugging Face's reader insists on it
+        shutil.copymode(folder / "config.json", path)  # safetensors lets the owner alone read it
+
+    _write(folder / "model.safetensors", save)
 
 
 def _names(path: _Path) -> list[str]:

@@ -2,24 +2,24 @@
 
 A padded batch of short sentences is two thirds padding. Here a batch's sentences share rows, as in
 `jaxgeom.models.packing`. Rows are as long as the longest of all sentences, not as `max_length`:
-attention costs a row's length squared. Their number is rounded up by some `TOKEN_MULTIPLE` tokens:
-the step is compiled, which takes as long as dozens of steps, for two or three shapes, not for every
-batch. The last, short batch of an epoch is filled up with pairs of weight 0, which leave the loss
-alone; they are pairs of that epoch again, so that the batch needs no shape of its own.
+attention costs a row's length squared. A step is compiled anew for every number of rows, and that
+takes as long as dozens of steps: `row_sizes` chooses few numbers for a whole run, and empty rows
+fill a batch up to the next of them. The last, short batch of an epoch is filled up with pairs of
+weight 0, which leave the loss alone; they are pairs of that epoch again, so its size is no other.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int, Int32
 
-from jaxgeom.models import EncoderConfig, Rows, Tokenizer, pack
+from jaxgeom.models import EncoderConfig, Packing, Rows, Tokenizer, pack
 from jaxgeom.tasks import StsPairs
 from jaxgeom.tasks.sts import MAX_SCORE
 
-TOKEN_MULTIPLE = 256  # of a batch; at least one row
+_COMPILATION = 25  # steps that take as long as the compilation of one, roughly, on two CPU cores
 _LENGTH_MULTIPLE = 16  # of a row; compiled code is best at round numbers
 
 
@@ -71,6 +71,49 @@ def tokenize_pairs(
     )
 
 
+def row_sizes(
+    pairs: TokenizedPairs,
+    orders: Iterable[Int[np.ndarray, " p"]],
+    *,
+    batch_size: int,
+    max_length: int,
+    n_devices: int = 1,
+) -> tuple[int, ...]:
+    """Return the numbers of rows that the batches of a run have.
+
+    Of all choices the one with the least work: rows computed, and compilations counted as so many
+    steps. A short run has one number, a long one several.
+
+    Args:
+        pairs: All pairs.
+        orders: The order of every epoch.
+        batch_size: Pairs of a batch.
+        max_length: The most tokens that a row may have.
+        n_devices: Which share the rows of a batch evenly: each number is a multiple.
+
+    Returns:
+        Ascending numbers; no batch needs more rows than the last of them.
+    """
+    length = row_length(pairs, max_length=max_length)
+    needed = Counter(
+        -(-_packed(pairs, chosen, length).n_rows // n_devices) * n_devices
+        for order in orders
+        for chosen, _ in _cut(order, batch_size)
+    )
+    sizes, counts = zip(*sorted(needed.items()), strict=True)
+    compilation = _COMPILATION * np.average(sizes, weights=counts)
+    # the least work of all batches up to a size that is chosen, and what was chosen for it
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for j, size in enumerate(sizes):
+        best.append(
+            min(
+                (work + compilation + size * sum(counts[i : j + 1]), (*chosen, size))
+                for i, (work, chosen) in enumerate(best)
+            )
+        )
+    return best[-1][1]
+
+
 def batches(
     pairs: TokenizedPairs,
     order: Int[np.ndarray, " p"],
@@ -78,7 +121,7 @@ def batches(
     *,
     batch_size: int,
     max_length: int,
-    n_devices: int = 1,
+    sizes: Sequence[int],
 ) -> Iterator[Batch]:
     """Yield the batches of one epoch, the last one with what is left.
 
@@ -88,17 +131,21 @@ def batches(
         config: The encoder's config.
         batch_size: Pairs of a batch.
         max_length: The most tokens that a row may have.
-        n_devices: Which share the rows of a batch evenly.
+        sizes: Rows that a batch may have, from `row_sizes`.
 
     Yields:
         ceil(p / batch_size) batches; each pair counts in exactly one.
+
+    Raises:
+        ValueError: If a batch needs more rows than the largest of `sizes`.
     """
     length = row_length(pairs, max_length=max_length)
-    row_multiple = math.lcm(-(-TOKEN_MULTIPLE // length), n_devices)
-    for start in range(0, len(order), batch_size):
-        n_real = min(batch_size, len(order) - start)
-        chosen = np.resize(order, start + batch_size)[start:]
-        yield _batch(pairs, chosen, n_real, config, length, row_multiple)
+    for chosen, n_real in _cut(order, batch_size):
+        n_rows = _packed(pairs, chosen, length).n_rows
+        if n_rows > max(sizes):
+            raise ValueError(f"sizes must reach the {n_rows} rows of a batch, got {sizes}")
+        size = min(size for size in sizes if size >= n_rows)
+        yield _batch(pairs, chosen, n_real, config, _packed(pairs, chosen, length, size))
 
 
 def row_length(pairs: TokenizedPairs, *, max_length: int) -> int:
@@ -112,22 +159,40 @@ def n_segments(batch_size: int) -> int:
     return 2 * batch_size
 
 
+def _cut(
+    order: Int[np.ndarray, " p"], batch_size: int
+) -> Iterator[tuple[Int[np.ndarray, " b"], int]]:
+    """Yield the pairs of each batch, and how many of them count: the first ones."""
+    for start in range(0, len(order), batch_size):
+        yield np.resize(order, start + batch_size)[start:], min(batch_size, len(order) - start)
+
+
+def _ids(pairs: TokenizedPairs, chosen: Int[np.ndarray, " b"]) -> list[np.ndarray]:
+    """Return the tokens of chosen pairs: the first sentences, then the second ones."""
+    return [pairs.ids[i] for i in np.concatenate([chosen, chosen + len(pairs.scores)])]
+
+
+def _packed(
+    pairs: TokenizedPairs, chosen: Int[np.ndarray, " b"], length: int, row_multiple: int = 1
+) -> Packing:
+    """Find the sentences of chosen pairs their places."""
+    lengths = [len(tokens) for tokens in _ids(pairs, chosen)]
+    return pack(lengths, length, row_multiple=row_multiple)
+
+
 def _batch(
     pairs: TokenizedPairs,
     chosen: Int[np.ndarray, " p"],
     n_real: int,
     config: EncoderConfig,
-    length: int,
-    row_multiple: int,
+    packing: Packing,
 ) -> Batch:
-    """Pack the chosen pairs, of which the first `n_real` count."""
-    ids: Sequence[np.ndarray] = [
-        pairs.ids[i] for i in np.concatenate([chosen, chosen + len(pairs.scores)])
-    ]
-    packing = pack([len(tokens) for tokens in ids], length, row_multiple=row_multiple)
+    """Lay out the chosen pairs, of which the first `n_real` count."""
     places = packing.rows * n_segments(len(chosen)) + packing.segments - 1
     return Batch(
-        rows=packing.fill(ids, first_position=config.first_position, pad_id=config.pad_token_id),
+        rows=packing.fill(
+            _ids(pairs, chosen), first_position=config.first_position, pad_id=config.pad_token_id
+        ),
         places=places.reshape(2, -1).astype(np.int32),
         scores=pairs.scores[chosen],
         weights=(np.arange(len(chosen)) < n_real).astype(np.float32),

@@ -7,7 +7,7 @@ the same weights bit for bit.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from jaxgeom import distributed
 from jaxgeom._files import write_text
 from jaxgeom._mesh import ROWS, place
 from jaxgeom.models import EncoderConfig
-from jaxgeom.training.batches import Batch, TokenizedPairs, batches
+from jaxgeom.training.batches import Batch, TokenizedPairs, batches, row_sizes
 from jaxgeom.training.checkpoints import (
     CHECKPOINTS,
     Checkpoint,
@@ -73,6 +73,16 @@ class Run(NamedTuple):
         """Steps of the whole run."""
         return self.config.n_steps(self.n_pairs)
 
+    def row_sizes(self) -> tuple[int, ...]:
+        """Return the numbers of rows that batches have: the same ones in a run that goes on."""
+        return row_sizes(
+            self.pairs,
+            (epoch_order(self.seed, e, self.n_pairs) for e in range(self.config.epochs)),
+            batch_size=self.config.batch_size,
+            max_length=self.config.max_length,
+            n_devices=1 if self.mesh is None else self.mesh.size,
+        )
+
     def placed(self, tree: Any) -> Any:
         """Return arrays as every device needs them."""
         return tree if self.mesh is None else place(tree, self.mesh)
@@ -107,6 +117,7 @@ def run_epochs(
     state = resumed or Checkpoint(params, opt_state, 0, 0, [])
     state = state._replace(params=run.placed(state.params), opt_state=run.placed(state.opt_state))
     distributed.on_writer(lambda: write_text(run.folder / LOG, to_jsonl(state.log)))
+    sizes = run.row_sizes()
     with tqdm(
         desc="fine-tuning",
         unit="pair",
@@ -116,7 +127,7 @@ def run_epochs(
         disable=None if progress else True,
     ) as bar:
         while state.epoch < run.config.epochs:
-            state = _epoch(run, state, on_dev, bar)
+            state = _epoch(run, state, sizes, on_dev, bar)
             distributed.on_writer(partial(_save, run, state))
     return state
 
@@ -140,12 +151,16 @@ def _keys(seed: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _epoch(
-    run: Run, state: Checkpoint, on_dev: Callable[[Any], dict[str, float]], bar: tqdm
+    run: Run,
+    state: Checkpoint,
+    sizes: Sequence[int],
+    on_dev: Callable[[Any], dict[str, float]],
+    bar: tqdm,
 ) -> Checkpoint:
     """Return the state an epoch later."""
     epoch = state.epoch + 1
     start = time.perf_counter()
-    params, opt_state, losses = _steps(run, state, bar)
+    params, opt_state, losses = _steps(run, state, sizes, bar)
     seconds = time.perf_counter() - start
     scores = on_dev(params)
     last = state.step + len(losses)
@@ -166,7 +181,9 @@ def _epoch(
     return Checkpoint(params, opt_state, epoch, last, [*state.log, *steps, summary])
 
 
-def _steps(run: Run, state: Checkpoint, bar: tqdm) -> tuple[Any, Any, list[float]]:
+def _steps(
+    run: Run, state: Checkpoint, sizes: Sequence[int], bar: tqdm
+) -> tuple[Any, Any, list[float]]:
     """Take the steps of one epoch; return parameters, optimiser state and every loss."""
     params, opt_state = state.params, state.opt_state
     losses: list[float] = []
@@ -177,7 +194,7 @@ def _steps(run: Run, state: Checkpoint, bar: tqdm) -> tuple[Any, Any, list[float
         run.encoder_config,
         batch_size=run.config.batch_size,
         max_length=run.config.max_length,
-        n_devices=1 if run.mesh is None else run.mesh.size,
+        sizes=sizes,
     ):
         step = state.step + len(losses)
         params, opt_state, *numbers = train_step(
