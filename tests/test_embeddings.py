@@ -272,6 +272,12 @@ def test_the_authors_protocol_reads_quotes_by_default(
     ]
 
 
+def test_without_a_preset_models_and_data_must_be_named(small_bert: Path) -> None:
+    for models, message in (((str(small_bert),), "--data must name STS-B"), ((), "give either")):
+        with pytest.raises(ValueError, match=message):
+            next(_spaces.spaces(Common(models=models), None, Stages()))
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -279,12 +285,10 @@ def test_the_authors_protocol_reads_quotes_by_default(
             ("--models", "nowhere/at/all", "--data", "good.csv"),
             "nowhere/at/all must be a model folder",
         ),
-        (("--models", "small"), "--data must name STS-B"),
         (("--models", "small", "--data", "."), r". must hold one of the files dev\.csv"),
         (("--models", "small", "--data", "bad.csv"), r"bad\.csv:2.* 3 columns"),
         (("--models", "small", "--data", "scale.csv"), r"scale\.csv:1"),
         (("--models", "small", "--data", "good.csv", "--max-length", "99"), "max_length .* got 99"),
-        ((), "give either --models"),
     ],
 )
 def test_a_users_mistake_is_one_line(
