@@ -141,11 +141,11 @@ def batches(
     """
     length = row_length(pairs, max_length=max_length)
     for chosen, n_real in _cut(order, batch_size):
-        n_rows = _packed(pairs, chosen, length).n_rows
-        if n_rows > max(sizes):
-            raise ValueError(f"sizes must reach the {n_rows} rows of a batch, got {sizes}")
-        size = min(size for size in sizes if size >= n_rows)
-        yield _batch(pairs, chosen, n_real, config, _packed(pairs, chosen, length, size))
+        packing = _packed(pairs, chosen, length)
+        if packing.n_rows > max(sizes):
+            raise ValueError(f"sizes must reach the {packing.n_rows} rows of a batch, got {sizes}")
+        size = min(size for size in sizes if size >= packing.n_rows)
+        yield _batch(pairs, chosen, n_real, config, packing._replace(n_rows=size))
 
 
 def row_length(pairs: TokenizedPairs, *, max_length: int) -> int:
@@ -172,12 +172,9 @@ def _ids(pairs: TokenizedPairs, chosen: Int[np.ndarray, " b"]) -> list[np.ndarra
     return [pairs.ids[i] for i in np.concatenate([chosen, chosen + len(pairs.scores)])]
 
 
-def _packed(
-    pairs: TokenizedPairs, chosen: Int[np.ndarray, " b"], length: int, row_multiple: int = 1
-) -> Packing:
+def _packed(pairs: TokenizedPairs, chosen: Int[np.ndarray, " b"], length: int) -> Packing:
     """Find the sentences of chosen pairs their places."""
-    lengths = [len(tokens) for tokens in _ids(pairs, chosen)]
-    return pack(lengths, length, row_multiple=row_multiple)
+    return pack([len(tokens) for tokens in _ids(pairs, chosen)], length)
 
 
 def _batch(
