@@ -28,7 +28,7 @@ State = Literal["random", "pretrained", "finetuned", "random_finetuned"]
 Protocol = Literal["ours", "authors"]
 Preset = Literal["mini", "paper"]
 
-MINIS = ("mini-bert",)  # part of the package
+MINIS = ("mini-bert", "mini-roberta")  # part of the package
 RECIPE = ("lr", "epochs")  # what a preset says of fine-tuning
 PRESETS: dict[Preset, dict[str, Any]] = {
     # a small model on few pairs learns little at the study's 7e-5, however long

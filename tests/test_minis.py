@@ -12,12 +12,12 @@ from jaxgeom.models import load_masked_lm, load_tokenizer, pack, resolve_model
 from jaxgeom.training.vocabulary import SPECIAL
 
 LARGEST = 12_000_000  # bytes of a file
-LEAST_ACCURACY = 0.40  # on held-out text
+LEAST_ACCURACY = 0.40  # on held-out text; what was aimed at for mini-bert
 SENTENCES = {  # -> the word that is hidden in it, counted from 0
-    "the president of the united states": 5,
-    "she went to school": 2,
-    "do you know what time it is": 2,
-    "he was born in new york .": 5,
+    "The president of the United States": 5,
+    "She went to school": 2,
+    "Do you know what time it is": 2,
+    "He was born in New York .": 5,
 }
 FIRST = 5  # of 8,192: the hidden word is among so many
 
