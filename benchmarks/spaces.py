@@ -46,11 +46,20 @@ def clustering(ops: ModuleType, given: Space) -> np.ndarray:
 
 def tables(ops: ModuleType, given: Space, labels: np.ndarray) -> dict[str, tuple[float, float]]:
     """Return ln I and Spearman of every distinct setting of Tables 1 and 2."""
-    about = (ops, given.tokens, given.sentence_ids, 2 * len(given.scores), labels)
-    first = study.settings(*about, n_clusters=given.n_clusters, n_directions=given.n_directions)
-    second = study.least_settings(*about, n_clusters=given.n_clusters, n_least=given.n_least)
-    named = dict(first)
-    named |= {f"{name} least {m}": result for (name, m), result in second.items() if m}
+    chosen = [*study.table1_settings(given.n_directions), *study.table2_settings(given.n_least)]
+    results = study.measure_settings(
+        ops,
+        given.tokens,
+        given.sentence_ids,
+        2 * len(given.scores),
+        labels,
+        list(dict.fromkeys(chosen)),
+        n_clusters=given.n_clusters,
+    )
+    named = {
+        f"{s.name} least {s.n_directions}" if s.which == "least" else s.name: result
+        for s, result in results.items()
+    }
     return {
         name: (
             float(np.log(result.isotropy.isotropy)),

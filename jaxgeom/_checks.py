@@ -45,7 +45,7 @@ def two_rows(name: str, x: Any) -> None:
         raise ValueError(f"{name} must have at least 2 rows for a variance, got shape {came}")
 
 
-def vector(name: str, x: Any, length: int, kind: str) -> None:
+def vector(name: str, x: Any, length: int, kind: str, axes: str = "n") -> None:
     """Raise unless `x` is a vector of `length` whose dtype is of `kind`: 'integer' or 'bool'."""
     dtype = getattr(x, "dtype", None)
     expected = np.integer if kind == "integer" else np.bool_
@@ -53,7 +53,7 @@ def vector(name: str, x: Any, length: int, kind: str) -> None:
         came = type(x).__name__ if dtype is None else dtype
         raise TypeError(f"{name} must be an array of {kind} dtype, got {came}")
     if tuple(x.shape) != (length,):
-        raise ValueError(f"{name} must have shape [n] = ({length},), got {tuple(x.shape)}")
+        raise ValueError(f"{name} must have shape [{axes}] = ({length},), got {tuple(x.shape)}")
 
 
 def labels(name: str, x: Any, length: int, n_clusters: int) -> None:
@@ -130,6 +130,14 @@ def removal(fit: Any, n_features: int) -> tuple[int, int, int]:
         if came != (c,):
             raise ValueError(f"removal.{name} must have shape [c] = ({c},), got {came}")
     return c, k, d
+
+
+def cluster_moments(name: str, fitted: Any, n_clusters: int, n_features: int) -> None:
+    """Raise unless `fitted` are the `Moments` of so many clusters of data d wide."""
+    c, d = n_clusters, n_features
+    shape(f"{name}.mean", fitted.mean, (c, d), "c d")
+    shape(f"{name}.scatter", fitted.scatter, (c, d, d), "c d d")
+    vector(f"{name}.count", fitted.count, c, "integer", "c")
 
 
 def scatter_and_components(scatter: Any, components: Any) -> None:

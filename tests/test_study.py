@@ -97,7 +97,11 @@ def test_least_settings_are_what_they_are_by_hand(
         ("cluster_based", 1): by_hand(tokens, LABELS, slice(5, D)),
         ("cluster_based", 5): by_hand(tokens, LABELS, slice(1, D)),
     }
-    assert list(got) == list(changed) == study.least_names((1, 5))
+    assert (
+        list(got)
+        == list(changed)
+        == [(s.name, s.n_directions) for s in study.table2_settings((1, 5))]
+    )
     for setting, x in changed.items():
         assert_measured(got[setting], x, sentence_ids, setting)
 
@@ -138,6 +142,31 @@ def test_small_and_empty_clusters_are_counted(ops: ModuleType, tokens: np.ndarra
         "cluster_based": (K + 2, 1, 1),
     }
     assert not got["cluster_based"].vectors[0].any()
+
+
+@BACKENDS
+def test_settings_of_both_tables_together_are_those_of_each(
+    ops: ModuleType, tokens: np.ndarray, sentence_ids: np.ndarray
+) -> None:
+    chosen = [*study.table1_settings(K), *study.table2_settings((1, 5))]
+    about = (ops, tokens, sentence_ids, S, LABELS)
+    together = study.measure_settings(*about, chosen, n_clusters=C)
+    top = study.settings(*about, n_clusters=C, n_directions=K)
+    least = study.least_settings(*about, n_clusters=C, n_least=(1, 5))
+    assert len(together) == len(set(chosen)) == 9  # the baseline and zero-mean are common to both
+    pairs = [(setting, top[setting.name]) for setting in chosen[:5]]
+    pairs += [(setting, least[setting.name, setting.n_directions]) for setting in chosen[5:]]
+    for setting, alone in pairs:
+        both = together[setting]
+        np.testing.assert_allclose(both.vectors, alone.vectors, atol=1e-6, err_msg=str(setting))
+        assert both.isotropy == pytest.approx(alone.isotropy, rel=1e-4), setting
+        assert both[2:] == alone[2:]
+
+
+def test_an_unknown_setting_is_named(tokens: np.ndarray, sentence_ids: np.ndarray) -> None:
+    chosen = [study.Setting("whitening")]
+    with pytest.raises(ValueError, match=r"a setting's name must be one of 'baseline', .*'whiten"):
+        study.measure_settings(reference, tokens, sentence_ids, S, LABELS, chosen, n_clusters=C)
 
 
 @BACKENDS
@@ -223,17 +252,17 @@ def test_seeds_differ(tokens: np.ndarray) -> None:
 
 
 def test_progress_sees_every_setting(tokens: np.ndarray, sentence_ids: np.ndarray) -> None:
-    seen: list[str] = []
+    seen: list[study.Setting] = []
 
-    def record(names: Iterable[str]) -> Iterator[str]:
-        for name in names:
-            seen.append(name)
-            yield name
+    def record(chosen: Iterable[study.Setting]) -> Iterator[study.Setting]:
+        for setting in chosen:
+            seen.append(setting)
+            yield setting
 
     study.settings(
         reference, tokens, sentence_ids, S, LABELS, n_clusters=C, n_directions=K, progress=record
     )
-    assert tuple(seen) == study.SETTINGS
+    assert tuple(setting.name for setting in seen) == study.SETTINGS
 
 
 def test_spearman_is_of_the_cosines_times_100() -> None:
@@ -281,11 +310,17 @@ def test_bad_input_is_named(tokens: np.ndarray, change: dict, message: str) -> N
         study.settings(reference, **arguments | change)
 
 
-@pytest.mark.parametrize("m", [0, D])
+@pytest.mark.parametrize(
+    ("m", "message"),
+    [
+        (0, "n_least must be at least 1, got 0"),
+        (D, r"n_directions must be in 0..d - 1 = 0..5, got 6"),
+    ],
+)
 def test_a_number_of_least_directions_out_of_range_is_named(
-    tokens: np.ndarray, sentence_ids: np.ndarray, m: int
+    tokens: np.ndarray, sentence_ids: np.ndarray, m: int, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=rf"n_least must be in 1..d - 1 = 1..5, got {m}"):
+    with pytest.raises(ValueError, match=message):
         study.least_settings(
             reference, tokens, sentence_ids, S, LABELS, n_clusters=C, n_least=(1, m)
         )

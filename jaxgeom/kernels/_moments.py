@@ -12,7 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
-from jaxgeom.kernels._accumulate import fold_rows, sum_over_devices
+from jaxgeom.kernels._accumulate import fold_rows, namespace, sum_over_devices
 from jaxgeom.kernels._arrays import as_array, as_labels, as_matrix, compute_dtype
 from jaxgeom.kernels._blocks import fold_blocks, in_range, plan_blocks
 from jaxgeom.kernels._linalg import gram, matmul
@@ -137,6 +137,17 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
         a.mean + step * share[..., None],
         a.scatter + b.scatter + outer * (a.count * share)[..., None, None],
     )
+
+
+def moments_of_all(clusters: Moments) -> Moments:
+    """Return the moments of all clusters' rows together; NumPy moments stay such."""
+    xp = namespace(clusters.mean)
+    count = clusters.count.sum()
+    held = xp.asarray(clusters.count, clusters.mean.dtype)[:, None]
+    origin = clusters.mean[xp.argmax(clusters.count)]  # a far cloud loses no digits
+    mean = origin + (held * (clusters.mean - origin[None, :])).sum(0) / xp.maximum(count, 1)
+    step = xp.sqrt(held) * (clusters.mean - mean[None, :])
+    return Moments(count, mean, clusters.scatter.sum(0) + step.T @ step)
 
 
 def scatter_about_zero(fitted: Moments) -> Array | np.ndarray:

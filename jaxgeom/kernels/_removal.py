@@ -32,6 +32,7 @@ def fit_removal(
     n_clusters: int = 1,
     n_directions: int = 0,
     which: str = "top",
+    clusters: Moments | None = None,
 ) -> Removal:
     """Return what to take from the rows of `x`: of each cluster its mean and `n_directions`.
 
@@ -41,6 +42,7 @@ def fit_removal(
         n_clusters: c, static.
         n_directions: k in 0..d - 1, static: how many principal directions of each cluster.
         which: "top", the heaviest k directions, or "least", the lightest (static).
+        clusters: what `cluster_moments` returned for these rows and labels: it spares that pass.
 
     Returns:
         `Removal(means [c d], components [c k d], counts [c], vanishes [c])`, each cluster's
@@ -70,6 +72,12 @@ def fit_removal(
     k = _checks.integer("n_directions", n_directions, 0, x.shape[1] - 1, "d - 1")
     _checks.option("which", which, WHICH)
     labels = _optional_labels(labels, x.shape[0], n_clusters)
+    if clusters is not None:
+        clusters = Moments(
+            *map(as_array, (f"clusters.{name}" for name in Moments._fields), clusters)
+        )
+        _checks.cluster_moments("clusters", clusters, n_clusters, x.shape[1])
+        return removal_of_moments(clusters, n_directions=k, which=which)
     return _fit_removal(x, labels, n_clusters=n_clusters, n_directions=k, which=which)
 
 
@@ -93,6 +101,7 @@ def _fit_removal(
     return removal_of_moments(fitted, n_directions=n_directions, which=which)
 
 
+@partial(jax.jit, static_argnames=("n_directions", "which"))
 def removal_of_moments(clusters: Moments, *, n_directions: int, which: str) -> Removal:
     """Return the removal that moments with a leading cluster axis call for."""
     if n_directions == 0:

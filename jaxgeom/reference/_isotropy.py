@@ -46,19 +46,21 @@ def log_partition(x: ArrayLike, components: ArrayLike) -> Float64[np.ndarray, "2
     return np.stack([logsumexp(projections, axis=0), logsumexp(-projections, axis=0)])
 
 
-def isotropy(x: ArrayLike) -> Isotropy:
+def isotropy(x: ArrayLike, *, scatter: ArrayLike | None = None) -> Isotropy:
     """Return I(W) over all d eigenvectors of W^T W, not centred, under four readings of the signs.
 
     Args:
         x: [n d] the matrix W, any floating dtype; n may be below d.
+        scatter: [d d] floating, W^T W where it is known already; it is not read: eigenvectors of
+            `x` itself have more digits.
 
     Returns:
         `Isotropy`: heavier, low, high, symmetric [] in 0..1, count [], log_partition [2 d],
         eigenvalues [d] descending, components [d d] (null directions included).
 
     Raises:
-        TypeError: `x` is not floating.
-        ValueError: `x` is no matrix or empty.
+        TypeError: `x` or `scatter` is not floating.
+        ValueError: `x` is no matrix or empty, or `scatter` not of shape [d d].
 
     Numerics:
         A reading below 1e-308 comes out as 0; `log_isotropy(fit.log_partition)` has its logarithm.
@@ -74,6 +76,8 @@ def isotropy(x: ArrayLike) -> Isotropy:
         0.648054
     """
     x = as_matrix("x", x)
+    if scatter is not None:
+        _checks.shape("scatter", scatter, (x.shape[1],) * 2, "d d")
     eigenvalues, components = eigenvectors(x)
     log_f = log_partition(x, components)
     heavier, low, high, symmetric = map(np.exp, log_isotropy(log_f))

@@ -25,6 +25,7 @@ def fit_removal(
     n_clusters: int = 1,
     n_directions: int = 0,
     which: str = "top",
+    clusters: Moments | None = None,
 ) -> Removal:
     """Return each cluster's mean and the directions to take away from its rows.
 
@@ -34,6 +35,8 @@ def fit_removal(
         n_clusters: how many clusters c there are; some may be empty.
         n_directions: k in 0..d - 1, how many eigenvectors of a cluster's scatter to remove.
         which: "top" for the heaviest k, "least" for the lightest k of all d.
+        clusters: what `cluster_moments` returned for these rows; it is not read: directions of the
+            rows themselves have more digits.
 
     Returns:
         `Removal`: means [c d], components [c k d] (eigenvalues descending), counts [c] int64,
@@ -62,10 +65,12 @@ def fit_removal(
     k = _checks.integer("n_directions", n_directions, 0, d - 1, "d - 1")
     _checks.option("which", which, WHICH)
     labels = as_labels_or_zero("labels", labels, len(x), n_clusters)
-    clusters = [x[labels == c] for c in range(n_clusters)]
-    counts = np.array([len(rows) for rows in clusters])
-    means = np.stack([mean_of_rows(rows) for rows in clusters])
-    pairs = zip(clusters, means, strict=True)
+    if clusters is not None:
+        _checks.cluster_moments("clusters", clusters, n_clusters, d)
+    parts = [x[labels == c] for c in range(n_clusters)]
+    counts = np.array([len(rows) for rows in parts])
+    means = np.stack([mean_of_rows(rows) for rows in parts])
+    pairs = zip(parts, means, strict=True)
     components = np.stack([_directions(rows, mean, k, which) for rows, mean in pairs])
     vanishes = (which == "top") & (k >= 1) & (counts >= 1) & (counts <= k + 1)
     return Removal(means, components, counts, vanishes)

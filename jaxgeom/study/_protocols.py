@@ -82,9 +82,9 @@ def _our_fit(ops: ModuleType, tokens: Array) -> Isotropy:
     return ops.isotropy(tokens)
 
 
-def _our_isotropy(ops: ModuleType, tokens: Array) -> IsotropyRange:
+def _our_isotropy(ops: ModuleType, tokens: Array, scatter: Array | None) -> IsotropyRange:
     """Return the heavier-side isotropy and the range over signs; a float32 exp would underflow."""
-    logs = ops.log_isotropy(ops.isotropy(tokens).log_partition)
+    logs = ops.log_isotropy(ops.isotropy(tokens, scatter=scatter).log_partition)
     heavier, low, high = (
         float(np.exp(np.float64(value))) for value in (logs.heavier, logs.low, logs.high)
     )
@@ -123,7 +123,7 @@ def _author_fit(_: ModuleType, tokens: Array) -> Isotropy:
     )
 
 
-def _author_isotropy(ops: ModuleType, tokens: Array) -> IsotropyRange:
+def _author_isotropy(ops: ModuleType, tokens: Array, _: Array | None) -> IsotropyRange:
     """Return the isotropy of that one choice; it has no range."""
     return IsotropyRange(float(_author_fit(ops, tokens).heavier), None, None)
 
@@ -132,7 +132,7 @@ class Protocol(NamedTuple):
     """How the tokens are clustered and how the free sign of an eigenvector is read."""
 
     labels: Callable[[ModuleType, Array, int, int, Callable], Array]
-    isotropy: Callable[[ModuleType, Array], IsotropyRange]
+    isotropy: Callable[[ModuleType, Array, Array | None], IsotropyRange]  # rows, and their scatter
     fit: Callable[[ModuleType, Array], Isotropy]
 
 

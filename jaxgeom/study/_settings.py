@@ -1,19 +1,20 @@
 """The study's settings as changes of one set of token embeddings, each measured in the same way.
 
 Every setting but the baseline is one `Removal` (`fit_removal`, then `apply_removal`), with or
-without clusters, with or without directions, the leading or the least ones.
+without clusters, with or without directions, the leading or the least ones. What several settings
+are read from is computed once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxgeom import _checks
-from jaxgeom.results import Array, Removal
-from jaxgeom.study._centred import Centred, centred, without
+from jaxgeom.results import Array
 from jaxgeom.study._protocols import PROTOCOLS, IsotropyRange
+from jaxgeom.study._statistics import Centred, Statistics, without
 from jaxgeom.tasks.scores import cosine_scores, sts_scores
 
 SETTINGS = ("baseline", "zero_mean", "cluster_zero_mean", "global", "cluster_based")
@@ -39,6 +40,85 @@ class Change(NamedTuple):
     rows: Array  # [n d]
     is_zero: Array  # [n] bool, in NumPy
     n_empty_clusters: int
+    scatter: Array | None = None  # [d d] about 0, where it is known
+
+
+class Setting(NamedTuple):
+    """One of `SETTINGS`, and the principal directions it removes."""
+
+    name: str
+    n_directions: int = 0
+    which: str = "top"  # or "least"
+
+
+def table1_settings(n_directions: int) -> list[Setting]:
+    """Return the five of `SETTINGS`, two of them without that many leading directions."""
+    return [Setting(name, n_directions if name in DIRECTED else 0) for name in SETTINGS]
+
+
+def table2_settings(n_least: Sequence[int]) -> list[Setting]:
+    """Return the baseline, zero-mean, and without each number of least directions."""
+    changed = [Setting(name, m, "least") for name in DIRECTED for m in n_least]
+    return [Setting("baseline"), Setting("zero_mean"), *changed]
+
+
+def measure_settings(
+    ops: ModuleType,
+    tokens: Array,
+    sentence_ids: Array,
+    n_sentences: int,
+    labels: Array,
+    chosen: Sequence[Setting],
+    *,
+    n_clusters: int,
+    protocol: str = "ours",
+    progress: Callable[[Iterable[Setting]], Iterable[Setting]] = iter,
+) -> dict[Setting, SettingResult]:
+    """Measure token embeddings as they are, and after changes of the study.
+
+    Args:
+        ops: `jaxgeom` or `jaxgeom.reference`.
+        tokens: [n d] token embeddings, neither centred nor scaled.
+        sentence_ids: [n] integers: the sentence in 0..n_sentences - 1 that each token belongs to.
+        n_sentences: number of sentences s.
+        labels: [n] integers: the cluster of each token, from `cluster`.
+        chosen: which settings, as `table1_settings` and `table2_settings` name them; each removes
+            0..d - 1 directions.
+        n_clusters: number of clusters that `labels` speaks of.
+        protocol: "ours" or "authors": how the sign of an eigenvector is read, see `PROTOCOLS`.
+        progress: wraps the settings, as `tqdm` does.
+
+    Returns:
+        A `SettingResult` for each of `chosen`. The baseline's isotropy is of the raw, uncentred
+        tokens. A least direction may be null: null directions count among the d.
+
+    Raises:
+        TypeError: an array of the wrong dtype.
+        ValueError: a name is unknown; a shape, a label, a sentence or a number out of range.
+
+    Numerics:
+        Moments are taken once, of each cluster; the scatter of all tokens and of changed ones is
+        computed from these where that costs less. The least directions of each cluster are found
+        once, for the largest number of them.
+    """
+    n, d = _check(tokens, sentence_ids, n_sentences, protocol)
+    _checks.integer("n_clusters", n_clusters, 1, n, "number of tokens")
+    _checks.labels("labels", labels, n, n_clusters)
+    for setting in chosen:
+        _checks.option("a setting's name", setting.name, SETTINGS)
+        _checks.integer("n_directions", setting.n_directions, 0, d - 1, "d - 1")
+    most_least = max((s.n_directions for s in chosen if s.which == "least"), default=0)
+    given = Statistics(ops, tokens, labels, n_clusters, most_least)
+    centred: Centred | None = None
+    results = {}
+    for setting in progress(chosen):
+        if setting.name in OF_ALL and protocol == "ours":  # else signs are each solver's own
+            centred = centred or given.centred(sentence_ids, n_sentences)
+            results[setting] = _without(ops, centred, sentence_ids, setting)
+        else:
+            change = _changed(ops, tokens, labels, given, setting)
+            results[setting] = _measured(ops, change, sentence_ids, n_sentences, protocol)
+    return results
 
 
 def settings(
@@ -48,51 +128,16 @@ def settings(
     n_sentences: int,
     labels: Array,
     *,
-    n_clusters: int,
     n_directions: int,
-    protocol: str = "ours",
-    progress: Callable[[Iterable[str]], Iterable[str]] = iter,
+    **options: Any,
 ) -> dict[str, SettingResult]:
-    """Measure token embeddings as they are and after each of the study's four changes.
+    """Return what `measure_settings` finds for `table1_settings(n_directions)`, by name.
 
-    Args:
-        ops: `jaxgeom` or `jaxgeom.reference`.
-        tokens: [n d] token embeddings, neither centred nor scaled.
-        sentence_ids: [n] integers: the sentence in 0..n_sentences - 1 that each token belongs to.
-        n_sentences: number of sentences s.
-        labels: [n] integers: the cluster of each token, from `cluster`.
-        n_clusters: number of clusters that `labels` speaks of.
-        n_directions: leading directions removed in "global" and, of each cluster, "cluster_based".
-        protocol: "ours" or "authors": how the sign of an eigenvector is read, see `PROTOCOLS`.
-        progress: wraps the names of the settings, as `tqdm` does.
-
-    Returns:
-        A `SettingResult` for each name in `SETTINGS`. The baseline's isotropy is of the raw,
-        uncentred tokens.
-
-    Raises:
-        TypeError: an array of the wrong dtype.
-        ValueError: a shape, a label, a sentence or a number out of range.
+    Its other arguments, `options` among them, and what it raises are those of `measure_settings`.
     """
-    n, d = _check(tokens, sentence_ids, n_sentences, protocol)
-    _checks.integer("n_clusters", n_clusters, 1, n, "number of tokens")
-    _checks.integer("n_directions", n_directions, 0, d - 1, "d - 1")
-    _checks.labels("labels", labels, n, n_clusters)
-    given = _centred_for(protocol, ops, tokens, sentence_ids, n_sentences)
-    results = {}
-    for setting in progress(SETTINGS):
-        n_removed = n_directions if setting in DIRECTED else 0
-        if given is not None and setting in OF_ALL:
-            results[setting] = _without(ops, given, sentence_ids, "top", n_removed)
-            continue
-        if setting == "baseline":
-            change = _unchanged(tokens)
-        elif setting in CLUSTERED:
-            change = _removed(ops, tokens, labels, n_clusters, n_removed)
-        else:
-            change = _removed(ops, tokens, None, 1, n_removed)
-        results[setting] = _measured(ops, change, sentence_ids, n_sentences, protocol)
-    return results
+    chosen = table1_settings(n_directions)
+    found = measure_settings(ops, tokens, sentence_ids, n_sentences, labels, chosen, **options)
+    return {setting.name: result for setting, result in found.items()}
 
 
 def least_settings(
@@ -102,65 +147,18 @@ def least_settings(
     n_sentences: int,
     labels: Array,
     *,
-    n_clusters: int,
     n_least: Sequence[int],
-    protocol: str = "ours",
-    progress: Callable[[Iterable[tuple[str, int]]], Iterable[tuple[str, int]]] = iter,
+    **options: Any,
 ) -> dict[tuple[str, int], SettingResult]:
-    """Measure token embeddings without the least directions of all of them, or of each cluster.
+    """Return what `measure_settings` finds for `table2_settings(n_least)`, by name and number.
 
-    Args:
-        ops: `jaxgeom` or `jaxgeom.reference`.
-        tokens: [n d] token embeddings, neither centred nor scaled.
-        sentence_ids: [n] integers: the sentence in 0..n_sentences - 1 that each token belongs to.
-        n_sentences: number of sentences s.
-        labels: [n] integers: the cluster of each token, from `cluster`.
-        n_clusters: number of clusters that `labels` speaks of.
-        n_least: numbers m of least directions, each in 1..d - 1; the top d - m stay.
-        protocol: "ours" or "authors": how the sign of an eigenvector is read, see `PROTOCOLS`.
-        progress: wraps the settings' names, as `tqdm` does.
-
-    Returns:
-        A `SettingResult` for ("baseline", 0), ("zero_mean", 0), and each m of ("global", m) and of
-        ("cluster_based", m). A least direction may be null: null directions count among the d.
-
-    Raises:
-        TypeError: an array of the wrong dtype.
-        ValueError: a shape, a label, a sentence or a number out of range.
-
-    Numerics:
-        The directions of each cluster are found once, for the largest m.
+    Each number is in 1..d - 1. The other arguments and errors are those of `measure_settings`.
     """
-    n, d = _check(tokens, sentence_ids, n_sentences, protocol)
-    _checks.integer("n_clusters", n_clusters, 1, n, "number of tokens")
-    _checks.labels("labels", labels, n, n_clusters)
     for m in n_least:
-        _checks.integer("n_least", m, 1, d - 1, "d - 1")
-    most = max(n_least, default=0)
-    given = _centred_for(protocol, ops, tokens, sentence_ids, n_sentences)
-    fits: dict[bool, Removal] = {}
-    results = {}
-    for setting, m in progress(least_names(n_least)):
-        if given is not None and setting in OF_ALL:
-            results[setting, m] = _without(ops, given, sentence_ids, "least", m)
-            continue
-        scope, c = (labels, n_clusters) if setting in CLUSTERED else (None, 1)
-        if setting == "baseline":
-            change = _unchanged(tokens)
-        else:
-            if (c > 1) not in fits:
-                fits[c > 1] = ops.fit_removal(
-                    tokens, scope, n_clusters=c, n_directions=most, which="least"
-                )
-            change = _changed(ops, tokens, _least(fits[c > 1], m), scope, 1)
-        results[setting, m] = _measured(ops, change, sentence_ids, n_sentences, protocol)
-    return results
-
-
-def least_names(n_least: Sequence[int]) -> list[tuple[str, int]]:
-    """Return the settings of `least_settings` with the number of directions that each removes."""
-    changed = [(setting, m) for setting in DIRECTED for m in n_least]
-    return [("baseline", 0), ("zero_mean", 0), *changed]
+        _checks.integer("n_least", m, 1)
+    chosen = table2_settings(n_least)
+    found = measure_settings(ops, tokens, sentence_ids, n_sentences, labels, chosen, **options)
+    return {(setting.name, setting.n_directions): result for setting, result in found.items()}
 
 
 def measure(
@@ -210,50 +208,43 @@ def _check(tokens: Array, sentence_ids: Array, n_sentences: int, protocol: str) 
     return n, d
 
 
-def _unchanged(tokens: Array) -> Change:
+def _unchanged(tokens: Array, scatter: Array | None = None) -> Change:
     """Return the tokens as they are."""
-    return Change(tokens, ~np.asarray(tokens).any(axis=1), 0)
-
-
-def _removed(
-    ops: ModuleType, tokens: Array, labels: Array | None, n_clusters: int, n_directions: int
-) -> Change:
-    """Return the tokens less their clusters' means and leading directions."""
-    removal = ops.fit_removal(tokens, labels, n_clusters=n_clusters, n_directions=n_directions)
-    # a mean and k directions take all of k + 1 rows; float32 may leave its rounding error there
-    return _changed(ops, tokens, removal, labels, n_directions + 1)
+    return Change(tokens, ~np.asarray(tokens).any(axis=1), 0, scatter)
 
 
 def _changed(
-    ops: ModuleType, tokens: Array, removal: Removal, labels: Array | None, n_spanned: int
+    ops: ModuleType, tokens: Array, labels: Array, given: Statistics, setting: Setting
 ) -> Change:
-    """Return the tokens after a removal that takes all of a cluster of `n_spanned` rows."""
+    """Return the tokens as a setting leaves them."""
+    if setting.name == "baseline":
+        return _unchanged(tokens, given.scatter)
+    in_clusters = setting.name in CLUSTERED
+    removal = given.removal(setting.n_directions, setting.which, in_clusters=in_clusters)
     counts = np.asarray(removal.counts)
-    cluster_of = np.zeros(len(tokens), np.int32) if labels is None else np.asarray(labels)
-    rows = ops.apply_removal(tokens, removal, labels)
-    return Change(rows, counts[cluster_of] <= n_spanned, int((counts == 0).sum()))
+    cluster_of = np.asarray(labels) if in_clusters else np.zeros(len(tokens), np.int32)
+    return Change(
+        ops.apply_removal(tokens, removal, labels if in_clusters else None),
+        counts[cluster_of] <= _n_spanned(setting),
+        int((counts == 0).sum()),
+        given.scatter_after(removal, in_clusters=in_clusters),
+    )
 
 
-def _least(removal: Removal, m: int) -> Removal:
-    """Return the removal of the m lightest of its directions."""
-    most = removal.components.shape[1]
-    return removal._replace(components=removal.components[:, most - m :])
+def _n_spanned(setting: Setting) -> int:
+    """Return how many rows a mean and the directions of a setting take wholly.
 
-
-def _centred_for(
-    protocol: str, ops: ModuleType, tokens: Array, sentence_ids: Array, n_sentences: int
-) -> Centred | None:
-    """Return what "zero_mean" and "global" have in common; None where signs are a solver's."""
-    return centred(ops, tokens, sentence_ids, n_sentences) if protocol == "ours" else None
+    Of so few rows float32 may leave its rounding error.
+    """
+    return 1 + (setting.n_directions if setting.which == "top" else 0)
 
 
 def _without(
-    ops: ModuleType, given: Centred, sentence_ids: Array, which: str, m: int
+    ops: ModuleType, given: Centred, sentence_ids: Array, setting: Setting
 ) -> SettingResult:
-    """Return the setting that removes m directions of all tokens."""
-    vectors, isotropy = without(ops, given, which, m)
-    n_spanned = m + 1 if which == "top" else 1  # rows that a mean and m directions take wholly
-    is_zero = given.n_tokens <= n_spanned
+    """Return the setting that removes directions of all tokens."""
+    vectors, isotropy = without(ops, given, setting.which, setting.n_directions)
+    is_zero = given.n_tokens <= _n_spanned(setting)
     if is_zero:
         vectors = np.zeros_like(vectors)
     n_rows = np.bincount(np.asarray(sentence_ids), minlength=len(vectors))
@@ -272,7 +263,7 @@ def _measured(
     vectors[n_kept == 0] = 0
     return SettingResult(
         vectors=vectors,
-        isotropy=PROTOCOLS[protocol].isotropy(ops, change.rows),
+        isotropy=PROTOCOLS[protocol].isotropy(ops, change.rows, change.scatter),
         n_tokens=len(change.rows),
         n_zero_rows=int(change.is_zero.sum()),
         n_zero_sentences=int((n_kept == 0).sum()),
