@@ -6,12 +6,16 @@ Everything in it comes from the options, the corpus and the run's record.
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from jaxgeom.training.corpus import Corpus
 from jaxgeom.training.mlm import HIDDEN_IN_EVALUATION
+from jaxgeom.training.pretraining import runs_of
 
+CARD = "README.md"
+_AGAIN = "## To make it again"
 _CURVE_LINES = 12  # of the held-out curve, at most
 _NAMES = {"bert": "BERT", "roberta": "RoBERTa"}
 _TOKENIZERS = {
@@ -44,7 +48,7 @@ def model_card(
         f"# {name}\n\n{_summary(record)}",
         f"## Corpus\n\n{_corpus(corpus, record, licences)}",
         f"## On held-out text\n\n{_held_out(record)}",
-        f"## To make it again\n\n{_command(config)}",
+        f"{_AGAIN}\n\n{_commands(config)}",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -61,7 +65,7 @@ def _summary(record: Mapping[str, Any]) -> str:
         f"{encoder['num_attention_heads']} heads, {record['n_parameters'] / 1e6:.2f} million "
         f"parameters with the head; vocabulary of {encoder['vocab_size']:,} "
         f"({_TOKENIZERS[arch]}); sentences of up to {recipe['row_length']} tokens. "
-        f"Trained for {record['n_steps']:,} steps ({record['n_epochs']:.1f} passes over the text) "
+        f"Trained for {_steps(record)} "
         f"of {recipe['batch_size']} packed rows of {recipe['row_length']} tokens, AdamW with a "
         f"highest learning rate of {recipe['learning_rate']:g}, without dropout; "
         f"{100 * recipe['masked_share']:g} % of the tokens hidden. Weights stored in "
@@ -69,6 +73,22 @@ def _summary(record: Mapping[str, Any]) -> str:
         "It opens with `jaxgeom.models.load_encoder`, and with `AutoModel` and "
         "`AutoModelForMaskedLM` of transformers."
     )
+
+
+def _steps(record: Mapping[str, Any]) -> str:
+    """Say for how many steps, run after run."""
+    *_, total = _totals(record)
+    passes = sum(run["n_epochs"] for run in runs_of(record))
+    told = f"{total:,} steps ({passes:.1f} passes over the text)"
+    each = [f"{run['n_steps']:,}" for run in runs_of(record)]
+    if len(each) > 1:
+        told += f", {' and then '.join(each)}, the learning rate rising and falling in each,"
+    return told
+
+
+def _totals(record: Mapping[str, Any]) -> list[int]:
+    """Return the steps that are behind the model after each of its runs."""
+    return list(accumulate(run["n_steps"] for run in runs_of(record)))
 
 
 def _corpus(corpus: Corpus, record: Mapping[str, Any], licences: Mapping[str, str]) -> str:
@@ -95,7 +115,13 @@ def _corpus(corpus: Corpus, record: Mapping[str, Any], licences: Mapping[str, st
 
 def _held_out(record: Mapping[str, Any]) -> str:
     """Say how well it does, beside what frequency alone does, and how it got there."""
-    curve = record["curve"]
+    runs = runs_of(record)
+    before = [0, *_totals(record)]
+    curve = [
+        {**point, "step": n + point["step"]}
+        for n, run in zip(before[:-1], runs, strict=True)
+        for point in run["curve"]
+    ]
     step = -(-len(curve) // _CURVE_LINES)
     shown = [*curve[step - 1 : -1 : step], curve[-1]]
     lines = [
@@ -116,6 +142,16 @@ def _held_out(record: Mapping[str, Any]) -> str:
         f"(by frequency alone: {record['unigram_loss']:.3f}).\n\n"
         f"{table}"
     )
+
+
+def _commands(config: Any) -> str:
+    """Return the command, after those of the model that the run started from."""
+    if config.init is None:
+        return _command(config)
+    card = config.init / CARD
+    earlier = card.read_text(encoding="utf-8").partition(_AGAIN)[2] if card.is_file() else ""
+    how = f"Then, from the model that this leaves, as `{_word(config.init)}`:"
+    return "\n\n".join([part for part in (earlier.strip(), how, _command(config)) if part])
 
 
 def _command(config: Any) -> str:

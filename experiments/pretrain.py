@@ -3,7 +3,8 @@
     python -m experiments.pretrain --arch bert --corpus FOLDER --output out/mini-bert
 
 Trains a tokenizer on the folder's *.txt (one sentence a line), then the encoder and its head, and
-leaves OUTPUT/model: a folder that transformers opens, with a model card. OUTPUT/metrics.jsonl has
+leaves OUTPUT/model: a folder that transformers opens, with a model card. --init goes on from such a
+model, the learning rate rising and falling once more. OUTPUT/metrics.jsonl has
 loss and accuracy on held-out text every so many steps. A run that was interrupted goes on from its
 last checkpoint and ends in the same weights.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from experiments._card import model_card
+from experiments._card import CARD, model_card
 from experiments._common import main
 from jaxgeom._files import write_text
 from jaxgeom.training.checkpoints import read_record
@@ -67,6 +68,9 @@ class Config:
     """What the finished weights are stored in."""
     every: int = 200
     """Steps between one look at held-out text, with its checkpoint, and the next."""
+    init: Path | None = None
+    """Model of an earlier run, OUTPUT/model there, to start from instead of fresh weights; its
+    tokenizer is kept."""
     licences: tuple[str, ...] = ()
     """FILE=LICENCE of the corpus's files, for the model card."""
 
@@ -93,10 +97,11 @@ def run(config: Config) -> Path:
         config=recipe_of(config),
         stored=config.stored,
         every=config.every,
+        init=config.init,
     )
     record = read_record(folder, RECORD)
     card = model_card(config, corpus, record, licences, name=config.output.resolve().name)
-    write_text(folder / "README.md", card)
+    write_text(folder / CARD, card)
     print(
         f"{folder}: held-out accuracy {record['held_out_accuracy']:.3f} "
         f"(most frequent token: {record['unigram_accuracy']:.3f}), "

@@ -41,6 +41,7 @@ class MLMRun(NamedTuple):
     vocabulary: Vocabulary
     graphdef: nnx.GraphDef
     seed: int
+    n_before: int = 0  # steps behind the starting weights: rows and masks go on there
 
     @property
     def steps_per_epoch(self) -> int:
@@ -142,7 +143,7 @@ def _advance(run: MLMRun, state: Checkpoint, until: int, bar: tqdm) -> Checkpoin
     )
     record = {
         "step": until,
-        "epoch": round(until / run.steps_per_epoch, 3),
+        "epoch": round((run.n_before + until) / run.steps_per_epoch, 3),
         "mean_loss": math.fsum(losses) / len(losses),
         **held_out,
         "steps_per_second": round(len(losses) / seconds, 3),
@@ -160,9 +161,9 @@ def _steps(run: MLMRun, state: Checkpoint, until: int, bar: tqdm) -> tuple[Any, 
         params, opt_state, *numbers = train_step(
             params,
             opt_state,
-            _batch(run, step),
+            _batch(run, run.n_before + step),
             mask_key,
-            step,
+            run.n_before + step,
             graphdef=run.graphdef,
             vocabulary=run.vocabulary,
             config=run.config,

@@ -7,7 +7,7 @@ to be of the same run: same text, recipe and seed, by content.
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from flax import nnx
 
 from jaxgeom import _checks
 from jaxgeom._versions import versions
-from jaxgeom.models import EncoderConfig, Rows, Tokenizer, load_tokenizer, pack
+from jaxgeom.models import EncoderConfig, ModelError, Rows, Tokenizer, load_tokenizer, pack
 from jaxgeom.models.masked_lm import STORED, MaskedLM, load_masked_lm, save_masked_lm
 from jaxgeom.training.checkpoints import (
     CHECKPOINTS,
@@ -40,6 +40,19 @@ from jaxgeom.training.vocabulary import train_tokenizer
 TOKENIZER = "tokenizer"  # the trained tokenizer's folder within the run's
 
 
+class Start(NamedTuple):
+    """What a run starts from instead of fresh weights."""
+
+    params: Any  # a pure dict
+    sha256: str  # of the weights
+    record: dict[str, Any]  # the model's `training.json`
+
+    @property
+    def n_steps(self) -> int:
+        """Steps that are behind it, of all its runs."""
+        return sum(record["n_steps"] for record in runs_of(self.record))
+
+
 class PackedText(NamedTuple):
     """Sentences as an encoder reads them."""
 
@@ -56,6 +69,7 @@ def pretrain(
     config: MLMConfig | None = None,
     stored: str = "float32",
     every: int = 200,
+    init: str | Path | None = None,
     progress: bool = True,
 ) -> Path:
     """Pre-train a masked language model; go on, or find it done, where a run was before.
@@ -67,6 +81,8 @@ def pretrain(
         config: The recipe; that of a small BERT if not given.
         stored: What the finished model's weights are stored in, "float32" or "bfloat16".
         every: Steps between one look at held-out text, with its checkpoint, and the next.
+        init: Folder of a model that another run left: its weights and its tokenizer are the start,
+            its order of rows and masks goes on. Optimiser and learning rate begin anew.
         progress: Whether a bar is shown, where there is a terminal to show it on.
 
     Returns:
@@ -76,8 +92,10 @@ def pretrain(
     Raises:
         CheckpointError: If what lies in `folder` is incomplete, broken, or of another run.
         DivergenceError: If a loss is NaN or infinite; the last checkpoint stays.
+        ModelError: If `init` holds no model with a head and a record.
         ValueError: If the corpus is too small for two parts, or `config.vocab_size` for single
-            characters, or if an option is out of range.
+            characters, if an option is out of range, or if the model of `init` has another shape
+            or was trained on what is held out here.
 
     Numerics:
         Weights, gradients and optimiser are float32, also where `config.dtype` is bfloat16.
@@ -88,20 +106,32 @@ def pretrain(
     _checks.option("stored", stored, STORED)
     folder = Path(folder)
     parts = split_corpus(sentences, share=config.held_out_share, seed=seed)
-    tokenizer = load_tokenizer(_tokenizer(parts, folder, config))
+    tokenizer = load_tokenizer(_tokenizer(parts, folder, config) if init is None else init)
+    start = None if init is None else _start(Path(init), tokenizer, config, seed)
     train, held_out = (packed_text(part, tokenizer, config, seed=seed) for part in parts)
-    run = _run(folder, train.rows, held_out.rows, tokenizer, config, stored, seed)
+    run = _run(folder, train.rows, held_out.rows, tokenizer, config, stored, seed, start)
     target = folder / MODEL
     if not target.exists():
-        final = run_steps(run, _fresh_params(run, tokenizer), every=every, progress=progress)
+        params = _fresh_params(run, tokenizer) if start is None else start.params
+        final = run_steps(run, params, every=every, progress=progress)
         with whole_folder(target, scratch=folder / CHECKPOINTS) as temporary:
             save_masked_lm(nnx.merge(run.graphdef, final.params), temporary, dtype=stored)
             tokenizer.save(temporary)
-            record = _record(run, final, temporary, train, held_out)
+            record = _record(run, final, temporary, train, held_out, start)
             write_json(temporary / RECORD, record)
     require_same_run(target, read_record(target, RECORD), run.identity)
     remove_checkpoints(folder)
     return target
+
+
+def runs_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the records of the runs that a model went through, the first one first.
+
+    Args:
+        record: The contents of its `training.json`.
+    """
+    before = record.get("before")
+    return [*(runs_of(before) if before else []), record]
 
 
 def unigram_baseline(train: Rows, held_out: Rows, n_special: int) -> dict[str, float]:
@@ -140,6 +170,40 @@ def _tokenizer(parts: Split, folder: Path, config: MLMConfig) -> Path:
     return target
 
 
+def _start(folder: Path, tokenizer: Tokenizer, config: MLMConfig, seed: int) -> Start:
+    """Return the weights of a model that another run left, if this one can go on from there."""
+    model = load_masked_lm(folder)
+    wanted = config.encoder_config(tokenizer.vocab_size).to_dict()
+    _require_same("shape", folder, model.encoder.config.to_dict(), wanted)
+    if not (folder / RECORD).exists():
+        raise ModelError(f"{folder} must be a model that pre-training left: there is no {RECORD}")
+    record = read_record(folder, RECORD)
+    split = {"seed": seed, "held_out_share": config.held_out_share}
+    _require_same("held-out text", folder, record["identity"], split)
+    params = _params(model)
+    return Start(params, _sha256(jax.tree.leaves(params)), record)
+
+
+def _sha256(arrays: Iterable[Any]) -> str:
+    """Return the digest of arrays, one after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _require_same(
+    what: str, folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]
+) -> None:
+    """Raise `ValueError` unless every value here is also there."""
+    for name, value in here.items():
+        if there.get(name) != value:
+            raise ValueError(
+                f"init must have the {what} of this run: {name} is {there.get(name)!r} in {folder} "
+                f"and {value!r} here"
+            )
+
+
 def packed_text(
     sentences: Sequence[str], tokenizer: Tokenizer, config: MLMConfig, *, seed: int
 ) -> PackedText:
@@ -175,18 +239,18 @@ def _run(
     config: MLMConfig,
     stored: str,
     seed: int,
+    start: Start | None,
 ) -> MLMRun:
     """Gather what stays the same from step to step."""
     encoder_config = config.encoder_config(tokenizer.vocab_size)
-    data = hashlib.sha256()
-    for part in (*train, *held_out):
-        data.update(np.ascontiguousarray(part).data)
     identity = dataclasses.asdict(config) | {
         "seed": seed,
         "stored": stored,
         "encoder": encoder_config.to_dict(),
-        "text": data.hexdigest(),
+        "text": _sha256([*train, *held_out]),
     }
+    if start is not None:
+        identity["init"] = start.sha256
     return MLMRun(
         folder=folder,
         identity=identity,
@@ -196,6 +260,7 @@ def _run(
         vocabulary=config.vocabulary(tokenizer.vocab_size),
         graphdef=_graphdef(encoder_config, config.dtype),
         seed=seed,
+        n_before=0 if start is None else start.n_steps,
     )
 
 
@@ -220,7 +285,12 @@ def _params(model: MaskedLM) -> Any:
 
 
 def _record(
-    run: MLMRun, final: Checkpoint, model: Path, train: PackedText, held_out: PackedText
+    run: MLMRun,
+    final: Checkpoint,
+    model: Path,
+    train: PackedText,
+    held_out: PackedText,
+    start: Start | None,
 ) -> dict[str, Any]:
     """Return what the finished model says of its origin; its scores are those of what is saved."""
     params = _params(load_masked_lm(model))
@@ -236,6 +306,7 @@ def _record(
         **unigram_baseline(run.train, run.held_out, run.vocabulary.n_special),
         "curve": final.log,
         "versions": versions(RECORDED),
+        **({} if start is None else {"before": start.record}),
     }
 
 
