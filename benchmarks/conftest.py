@@ -1,7 +1,6 @@
 """Options of the suite, what it records of the machine, and when it refuses to run at all."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,6 +8,7 @@ import pytest
 
 from benchmarks import environment
 from benchmarks.entries import Entry, n_rounds
+from jaxgeom._process import enable_compilation_cache
 from jaxgeom.testing import SIZES
 
 
@@ -28,9 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if reason := environment.refusal(os.environ):
         raise pytest.UsageError(reason)
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:importlib")  # faiss's own
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(root) / "jaxgeom" / "xla"))
+    enable_compilation_cache()
 
 
 def pytest_benchmark_update_machine_info(

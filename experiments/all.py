@@ -19,11 +19,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from experiments import curves, directions, figure1, figure2, findings, table1, table2
-from experiments._checkpoints import sources
-from experiments._common import Common, Protocol, main, require_valid
-from experiments._cost import Need, header, need_of
-from experiments._outputs import run_record, write_record
-from experiments._report import write_report
+from experiments.command.options import Common, Protocol, require_valid
+from experiments.command.record import run_record, write_record
+from experiments.command.start import main
+from experiments.layout.report import write_report
+from experiments.spaces.checkpoints import sources
+from experiments.spaces.cost import Need, header, need_of
 
 EXPERIMENTS: tuple[ModuleType, ...] = (figure1, table1, table2, curves, directions, figure2)
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from experiments._common import Stages, main, require_valid
-from experiments._curves_layout import draw, legend_of, tables_of
-from experiments._measured import measured
-from experiments._outputs import run_record
-from experiments._publish import publish
-from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
+from experiments.command.options import require_valid
+from experiments.command.record import run_record
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.curves import draw, legend_of, tables_of
+from experiments.layout.publish import publish
+from experiments.rows.measured import measured
+from experiments.spaces.space import Space, SpaceOptions, geometry, space_record, spaces
 from jaxgeom import study
 
 ORDERS = ("top", "least")

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments._common import Stages, main, require_valid
-from experiments._directions_layout import LEGEND, draw, tables_of
-from experiments._measured import measured
-from experiments._outputs import run_record
-from experiments._publish import publish
-from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
+from experiments.command.options import require_valid
+from experiments.command.record import run_record
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.directions import LEGEND, draw, tables_of
+from experiments.layout.publish import publish
+from experiments.rows.measured import measured
+from experiments.spaces.space import Space, SpaceOptions, geometry, space_record, spaces
 from jaxgeom import study
 from jaxgeom.results import Isotropy
 

@@ -17,14 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import paper
-from experiments._claims import BOTH, Claim, claims, claims_on_two
-from experiments._common import Stages, main
-from experiments._findings_layout import LEGEND, tables_of
-from experiments._noise import answer, mean_of, same_sign
-from experiments._outputs import Row, run_record
-from experiments._publish import publish
-from experiments._quantities import BySeed, Results
+from experiments.command.record import run_record
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.findings import LEGEND, tables_of
+from experiments.layout.publish import publish
+from experiments.rows import paper
+from experiments.rows.claims import BOTH, Claim, claims, claims_on_two
+from experiments.rows.noise import answer, mean_of, same_sign
+from experiments.rows.quantities import BySeed, Results
+from experiments.rows.row import Row
 
 SOURCES = ("table1", "table2", "figure1", "figure2", "directions")
 

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from itertools import groupby, product
 from typing import Any, Literal, NamedTuple
 
-from experiments._checkpoints import DTYPES, Checkpoint, checkpoint, sources
-from experiments._common import Common, Stages, main, require_valid
-from experiments._finetuned import finetuned
-from experiments._outputs import Row, run_record
-from experiments._publish import publish
-from experiments._spaces import read_pairs
-from experiments._tables import Table, correlation
+from experiments.command.options import Common, require_valid
+from experiments.command.record import run_record
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.publish import publish
+from experiments.layout.tables import Table, correlation
+from experiments.rows.row import Row
+from experiments.spaces.checkpoints import DTYPES, Checkpoint, checkpoint, sources
+from experiments.spaces.finetuned import finetuned
+from experiments.spaces.space import read_pairs
 from jaxgeom.models.tokens import load_tokenizer
 from jaxgeom.tasks.sts import StsPairs
 from jaxgeom.training.checkpoints import read_record

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from experiments._card import CARD, model_card
-from experiments._common import main
+from experiments.command.start import main
+from experiments.layout.card import CARD, model_card
 from jaxgeom._files import write_text
 from jaxgeom.training.checkpoints import read_record
 from jaxgeom.training.corpus import read_corpus

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from experiments import paper
-from experiments._clusters import labels_of
-from experiments._common import Stages, main, require_valid
-from experiments._measured import measured
-from experiments._outputs import run_record
-from experiments._publish import publish
-from experiments._setting_tables import legend_of, setting_row
-from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
-from experiments._table1_layout import tables_of
+from experiments.command.options import require_valid
+from experiments.command.record import run_record
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.publish import publish
+from experiments.layout.settings import legend_of, tables_of
+from experiments.rows.measured import measured
+from experiments.rows.settings import setting_row
+from experiments.spaces.clusters import labels_of
+from experiments.spaces.space import Space, SpaceOptions, geometry, space_record, spaces
 from jaxgeom import study
 
 
@@ -92,9 +93,7 @@ def measure(space: Space, config: Config, stages: Stages) -> list[dict[str, Any]
 
 def _row(space: Space, setting: str, result: study.SettingResult) -> dict[str, Any]:
     """Return one row of table1.json."""
-    model = paper.MODELS.get(space.model, "")
-    printed = paper.TABLE1.get((model, space.state, setting))
-    return setting_row(space, {"setting": setting}, result, printed)
+    return setting_row(space, {"setting": setting}, result)
 
 
 if __name__ == "__main__":

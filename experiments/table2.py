@@ -15,16 +15,19 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from experiments import paper
-from experiments._clusters import labels_of
-from experiments._common import Stages, main, require_valid
-from experiments._measured import measured
-from experiments._outputs import run_record, write_csv
-from experiments._publish import publish
-from experiments._setting_tables import legend_of, setting_row
-from experiments._spaces import Space, SpaceOptions, geometry, space_record, spaces
-from experiments._table2_layout import least_of, printed, study_least, tables_of
-from experiments._table2_orderings import LEGEND, ordering_rows, ordering_tables
+from experiments.command.options import require_valid
+from experiments.command.record import run_record
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.orderings import LEGEND, ordering_tables
+from experiments.layout.publish import publish, write_csv
+from experiments.layout.settings import legend_of, tables_of
+from experiments.rows.measured import measured
+from experiments.rows.orderings import ordering_rows
+from experiments.rows.paper import least_of, study_least
+from experiments.rows.settings import setting_row
+from experiments.spaces.clusters import labels_of
+from experiments.spaces.space import Space, SpaceOptions, geometry, space_record, spaces
 from jaxgeom import study
 
 
@@ -130,8 +133,7 @@ def _row(space: Space, setting: str, n_least: int, result: study.SettingResult) 
     """Return one row of table2.json; `paper_n_least` is what the study removes there."""
     theirs = study_least(n_least, space.tokens.shape[1])
     what = {"setting": setting, "n_least": n_least, "paper_n_least": theirs}
-    cell = printed(paper.MODELS.get(space.model, ""), space.state, setting, theirs)
-    return setting_row(space, what, result, cell)
+    return setting_row(space, what, result)
 
 
 if __name__ == "__main__":

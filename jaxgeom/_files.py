@@ -41,6 +41,12 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write an array as `.npy`."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` as UTF-8."""
     with replacing(path) as temporary:

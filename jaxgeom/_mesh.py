@@ -19,6 +19,11 @@ def row_mesh(devices: list[jax.Device] | None = None) -> Mesh:
     return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
+def shared_mesh() -> Mesh | None:
+    """Return a mesh over all devices of all processes where there are several, None for one."""
+    return row_mesh() if jax.device_count() > 1 else None
+
+
 def place(tree: T, mesh: Mesh, spec: PartitionSpec = COMMON) -> T:
     """Return arrays that are the same on every process, laid out over a mesh.
 

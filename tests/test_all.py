@@ -12,25 +12,14 @@ import numpy as np
 import pytest
 from tiny_study import ROBERTA, D, tables_in, write_pairs
 
-from experiments import (
-    _embeddings,
-    _finetuned,
-    curves,
-    directions,
-    figure1,
-    figure2,
-    findings,
-    table1,
-    table2,
-)
-from experiments import (
-    all as everything,
-)
-from experiments._checkpoints import sources
-from experiments._common import main, of_preset
-from experiments._cost import DEVICES, need_of
-from experiments._findings_layout import answer_of
-from experiments._tables import correlation, isotropy
+from experiments import all as everything
+from experiments import curves, directions, figure1, figure2, findings, table1, table2
+from experiments.command.options import of_preset
+from experiments.command.start import main
+from experiments.layout.findings import answer_of
+from experiments.layout.tables import correlation, isotropy
+from experiments.spaces.checkpoints import sources
+from experiments.spaces.cost import DEVICES, need_of
 from jaxgeom import study
 
 SEEDS = ("0", "1")
@@ -285,8 +274,8 @@ def test_alone_each_experiment_gives_the_reports_numbers(
     run: Run, experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder of its own that has the embeddings and the models, nothing else."""
-    monkeypatch.setattr(_embeddings, "encode", None)
-    monkeypatch.setattr(_finetuned, "finetune", None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", None)
+    monkeypatch.setattr("experiments.spaces.finetuned.finetune", None)
     for name in ("embeddings", "finetuned"):
         (tmp_path / name).symlink_to(run.output / name)
     name = experiment.__name__.rpartition(".")[2]

@@ -1,17 +1,17 @@
 """All layers' embeddings: written to the disk as they are encoded, announced, and found again."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments import _embeddings
-from experiments._checkpoints import Checkpoint, checkpoint, sources
-from experiments._common import Common
-from experiments._embeddings import all_layers_shape, embeddings
-from experiments._spaces import LayeredSpace
+from experiments.command.options import Common
+from experiments.spaces.checkpoints import Checkpoint, checkpoint, sources
+from experiments.spaces.embeddings import all_layers_shape, embeddings
+from experiments.spaces.space import LayeredSpace
 from jaxgeom.models import encode, load_encoder, load_tokenizer
 
 FOLDER = Path(__file__).parent / "golden" / "roberta"
@@ -31,7 +31,7 @@ def whole(point: Checkpoint, cache: Path) -> Any:
 
 def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on, encoding is an error."""
-    monkeypatch.setattr(_embeddings, "encode", None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", None)
 
 
 def test_they_are_the_encoders_hidden_states(point: Checkpoint, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_need_is_said_before_anything_is_encoded(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(_embeddings, "encode", interrupt)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", interrupt)
     with pytest.raises(KeyboardInterrupt):
         whole(point, tmp_path)
     said = re.fullmatch(
@@ -107,8 +107,8 @@ def test_the_need_is_said_before_anything_is_encoded(
 def test_a_disk_that_is_too_full(
     point: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = _embeddings.shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(_embeddings.shutil, "disk_usage", lambda folder: usage)
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr("experiments.spaces.embeddings.shutil.disk_usage", lambda folder: usage)
     forbid(monkeypatch)
     message = rf"{tmp_path} must have \S+ GB for all 4 layers .*; 1e-06 GB are free"
     with pytest.raises(OSError, match=message):

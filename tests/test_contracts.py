@@ -28,6 +28,7 @@ LAYERS = {
     "distributed": BASE,
     "_mesh": set(),
     "_versions": set(),
+    "_process": set(),
     "_files": {"distributed"},
     "reference": BASE,
     "kernels": BASE,
@@ -41,6 +42,8 @@ LAYERS = {
     "analyze": BASE | FILES | {"streaming"},
     "": BASE | {"kernels"},
 }
+# The rooms of `experiments`, in the order in which data flows; the commands stand above them.
+ROOMS = ("command", "spaces", "rows", "layout")
 HEAVY = ("flax", "optax", "tokenizers", "transformers", "datasets", "tyro", "matplotlib", "sklearn")
 HEAVY_SCIPY = ("scipy.stats", "scipy.cluster", "scipy.optimize")
 
@@ -51,8 +54,8 @@ def _part(path: Path) -> str:
     return "" if first == "__init__" else first
 
 
-def _imported_parts(tree: ast.AST) -> set[str]:
-    """Return the parts of the package that a syntax tree imports."""
+def _imported(tree: ast.AST) -> set[str]:
+    """Return the modules, or what is taken from them, that a syntax tree imports."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -60,7 +63,12 @@ def _imported_parts(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "parent-relative import"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    parts = [name.split(".") for name in names]
+    return names
+
+
+def _imported_parts(tree: ast.AST) -> set[str]:
+    """Return the parts of the package that a syntax tree imports."""
+    parts = [name.split(".") for name in _imported(tree)]
     known = {p.removesuffix(".py") for p in (f.name for f in (ROOT / "jaxgeom").iterdir())}
     return {(p[1] if len(p) > 1 and p[1] in known else "") for p in parts if p[0] == "jaxgeom"}
 
@@ -72,6 +80,19 @@ def test_imports_run_downwards(path):
     part = _part(path)
     imported = _imported_parts(ast.parse(path.read_text(encoding="utf-8")))
     assert imported <= LAYERS[part] | {part}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").rglob("*.py")), ids=str)
+def test_rooms_of_the_experiments_import_what_comes_before_them(path):
+    """Of the commands only `all` imports others; no room imports a command."""
+    place = path.relative_to(ROOT / "experiments").parts[0]
+    parts = [n.split(".")[1:] for n in _imported(ast.parse(path.read_text("utf-8")))
+             if n.split(".")[0] == "experiments"]  # fmt: skip
+    imported = {part[0] for part in parts}
+    if place in ROOMS:
+        assert imported <= {*ROOMS[: ROOMS.index(place) + 1]}
+    elif place != "all.py":
+        assert imported <= {*ROOMS}
 
 
 def test_nothing_imports_experiments_or_benchmarks_from_the_package():

@@ -10,10 +10,10 @@ from scipy.special import logsumexp
 from tiny_study import D, as_csv, files_in, read_csv, run, tables_in, write_pairs
 
 import jaxgeom
-from experiments import _curves_layout, curves, table1, table2
-from experiments._curves_layout import shown, tables_of
-from experiments._figures import style, subplots
-from experiments._tables import correlation, isotropy
+from experiments import curves, table1, table2
+from experiments.layout.curves import _panels, shown, tables_of
+from experiments.layout.figures import style, subplots
+from experiments.layout.tables import correlation, isotropy
 from jaxgeom import reference, study
 
 BACKENDS = pytest.mark.parametrize("ops", [reference, jaxgeom], ids=["numpy", "jax"])
@@ -208,7 +208,7 @@ def test_a_gap_is_a_dash_and_a_hole_in_the_line() -> None:
     with style():
         _, axes = subplots(2, 1)
         chosen = [row for row in rows if row["which"] == "top"]
-        _curves_layout._panels(axes[:, 0], chosen, "top", [])
+        _panels(axes[:, 0], chosen, "top", [])
     lines = {line.get_label(): line.get_ydata() for line in axes[0, 0].lines}
     np.testing.assert_array_equal(lines["random weights"], [1.0, np.nan])
     np.testing.assert_array_equal(lines["fine-tuned"], [3.0, 4.0])

@@ -11,8 +11,8 @@ from tiny_study import D, as_csv, files_in, read_csv, run, tables_in, write_pair
 
 import jaxgeom
 from experiments import directions
-from experiments._common import main
-from experiments._directions_layout import tables_of
+from experiments.command.start import main
+from experiments.layout.directions import tables_of
 from jaxgeom import reference, study
 
 RATIO = np.array([0.6, 0.3, 0.1])

@@ -14,10 +14,13 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import BertProcessing
 
-from experiments import _embeddings, _spaces, table1
-from experiments._checkpoints import Source, checkpoint, digest, sources
-from experiments._common import Common, Stages, main
-from experiments._embeddings import embeddings
+from experiments import table1
+from experiments.command.options import Common
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.spaces.checkpoints import Source, checkpoint, digest, sources
+from experiments.spaces.embeddings import FORMAT, embeddings
+from experiments.spaces.space import spaces
 from jaxgeom import study
 from jaxgeom.models.config import EncoderConfig
 from jaxgeom.models.encoding import TokenEmbeddings
@@ -52,8 +55,8 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             n_truncated=1,
         )
 
-    monkeypatch.setattr(_embeddings, "encode", encode)
-    monkeypatch.setattr(_embeddings, "load_tokenizer", lambda folder: None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", encode)
+    monkeypatch.setattr("experiments.spaces.embeddings.load_tokenizer", lambda folder: None)
     return calls
 
 
@@ -117,7 +120,7 @@ def test_another_format_misses(
     folder: Path, tmp_path: Path, encoded: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read(folder, tmp_path / "cache")
-    monkeypatch.setattr(_embeddings, "FORMAT", _embeddings.FORMAT + 1)
+    monkeypatch.setattr("experiments.spaces.embeddings.FORMAT", FORMAT + 1)
     read(folder, tmp_path / "cache")
     assert len(encoded) == 2
 
@@ -128,7 +131,7 @@ def test_interrupted_encoding_leaves_nothing(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_embeddings.np, "savez", interrupt)
+    monkeypatch.setattr("experiments.spaces.embeddings.np.savez", interrupt)
     with pytest.raises(KeyboardInterrupt):
         read(folder, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
@@ -214,7 +217,7 @@ def test_a_model_goes_through_the_table_and_is_encoded_once(
     assert {row["n_tokens"] for row in rows if row["setting"] != "cls"} == {2 * 30 * 5}
     assert {row["n_tokens"] for row in rows if row["setting"] == "cls"} == {2 * 30}
     assert len(list((data / "out" / "embeddings").iterdir())) == 3  # the frozen weights once
-    monkeypatch.setattr(_embeddings, "encode", None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", None)
     again = table(small_bert, data, "--seeds", "0", "1", "--labels", data / "out" / "labels")
     assert again == rows
 
@@ -261,11 +264,11 @@ def test_the_authors_protocol_reads_quotes_by_default(
         asked.append(options)
         raise ValueError("enough")
 
-    monkeypatch.setattr(_spaces, "read_sts", read_sts)
+    monkeypatch.setattr("experiments.spaces.space.read_sts", read_sts)
     for protocol in ("ours", "authors"):
         config = Common(models=(str(small_bert),), data="somewhere", protocol=(protocol,))
         with pytest.raises(ValueError, match="enough"):
-            next(_spaces.spaces(config, None, Stages()))
+            next(spaces(config, None, Stages()))
     assert asked == [
         {"split": "dev", "quoting": "plain"},
         {"split": "dev", "quoting": "default"},
@@ -275,7 +278,7 @@ def test_the_authors_protocol_reads_quotes_by_default(
 def test_without_a_preset_models_and_data_must_be_named(small_bert: Path) -> None:
     for models, message in (((str(small_bert),), "--data must name STS-B"), ((), "give either")):
         with pytest.raises(ValueError, match=message):
-            next(_spaces.spaces(Common(models=models), None, Stages()))
+            next(spaces(Common(models=models), None, Stages()))
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 import jaxgeom
-from experiments import _embeddings, figure1
-from experiments._common import main
-from experiments._figures import COLOURS
-from experiments._outputs import read_records
+from experiments import figure1
+from experiments.command.record import read_records
+from experiments.command.start import main
+from experiments.layout.figure1 import draw
+from experiments.layout.figures import COLOURS, save_figure
 from jaxgeom import reference
 from jaxgeom.models import encode, load_encoder, load_tokenizer
 
@@ -65,9 +66,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         drawn.append(figure)
         return save_figure(figure, output, name)
 
-    save_figure = figure1.save_figure
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure1, "save_figure", save)
+        patch.setattr("experiments.layout.figure1.save_figure", save)
         empty = Run(folder / "out", folder / "dev.csv", [], {}, Figure())
         rows, record = figure1.run(config(empty, folder / "out"))
     return empty._replace(rows=rows, record=record, figure=drawn[0])
@@ -149,10 +149,12 @@ def test_nothing_is_cut_off(
 ) -> None:
     """With three states, under one panel and under two: legend and axis names lie in the figure."""
     drawn: list[Figure] = []
-    monkeypatch.setattr(figure1, "save_figure", lambda figure, *_: drawn.append(figure))
+    monkeypatch.setattr(
+        "experiments.layout.figure1.save_figure", lambda figure, *_: drawn.append(figure)
+    )
     given = [row for row in run.rows if row["model"] in models]
     tuned = [row | {"state": "finetuned"} for row in given if row["state"] == "pretrained"]
-    figure1.draw(sorted(given + tuned, key=lambda row: row["model"]), tmp_path)
+    draw(sorted(given + tuned, key=lambda row: row["model"]), tmp_path)
     (figure,) = drawn
     figure.draw_without_rendering()
     names = [axis.yaxis.label for axis in figure.axes] + [axis.title for axis in figure.axes]
@@ -213,7 +215,7 @@ def test_the_record_counts(run: Run) -> None:
 def test_a_second_run_encodes_nothing_and_only_the_first_seed_is_drawn(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_embeddings, "encode", None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", None)
     again = figure1.run(config(run, beside(run, tmp_path), seeds=(0, 1)))
     assert again.rows == run.rows
 
@@ -221,9 +223,11 @@ def test_a_second_run_encodes_nothing_and_only_the_first_seed_is_drawn(
 def test_the_authors_protocol_is_one_choice_of_signs(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_embeddings, "encode", None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", None)
     drawn: list[Figure] = []
-    monkeypatch.setattr(figure1, "save_figure", lambda figure, *_: drawn.append(figure))
+    monkeypatch.setattr(
+        "experiments.layout.figure1.save_figure", lambda figure, *_: drawn.append(figure)
+    )
     chosen = config(run, beside(run, tmp_path), protocol=("ours", "authors"))
     rows = figure1.run(chosen).rows
     assert [row for row in rows if row["protocol"] == "ours"] == run.rows
@@ -281,4 +285,4 @@ def test_the_cls_curve_of_sts_has_3000_vectors(data_dir: Path, tmp_path: Path) -
 def test_matplotlib_is_an_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"figures need pip install 'jaxgeom\[experiments\]'"):
-        figure1.draw([], tmp_path)
+        draw([], tmp_path)

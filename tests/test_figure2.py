@@ -12,11 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy.stats import spearmanr
 
-from experiments import _embeddings, figure2
-from experiments._common import main
-from experiments._frequency import Corpus, count_tokens, read_sentences, sample
-from experiments._outputs import read_records
-from experiments._plane import along_directions, with_neighbours
+from experiments import figure2
+from experiments.command.record import read_records
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.figure2 import draw
+from experiments.layout.figures import save_figure
+from experiments.rows.plane import along_directions, with_neighbours
+from experiments.spaces.corpus import Corpus, count_tokens, read_sentences, sample
 from jaxgeom import reference
 from jaxgeom.models import encode, load_encoder, load_tokenizer
 
@@ -55,9 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         drawn.append(figure)
         return save_figure(figure, output, name)
 
-    save_figure = figure2.save_figure
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure2, "save_figure", save)
+        patch.setattr("experiments.layout.figure2.save_figure", save)
         rows, record = figure2.run(config(folder / "corpus.txt", folder / "out"))
     return Run(folder / "out", folder / "corpus.txt", rows, record, drawn[0])
 
@@ -210,14 +212,16 @@ def test_every_file_says_the_same(run: Run) -> None:
 def test_a_second_run_encodes_nothing_and_a_missing_panel_is_a_gap(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_embeddings, "encode", None)
+    monkeypatch.setattr("experiments.spaces.embeddings.encode", None)
     (tmp_path / "embeddings").symlink_to(run.output / "embeddings")
     again = config(run.corpus, tmp_path, states=("pretrained",), seeds=(0, 7))
     assert figure2.run(again).rows == [row for row in run.rows if row["state"] == "pretrained"]
     kept: list[Figure] = []
-    monkeypatch.setattr(figure2, "save_figure", lambda figure, *_: kept.append(figure))
-    panels = list(figure2._panels(config(run.corpus, run.output), figure2.Stages()))
-    figure2.draw(panels[:3], run.rows[:3], tmp_path)
+    monkeypatch.setattr(
+        "experiments.layout.figure2.save_figure", lambda figure, *_: kept.append(figure)
+    )
+    panels = list(figure2._panels(config(run.corpus, run.output), Stages()))
+    draw(panels[:3], run.rows[:3], tmp_path)
     visible = [axis.axison for axis in kept[0].axes[:4]]
     assert visible == [True, True, True, False]
 

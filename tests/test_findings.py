@@ -12,10 +12,10 @@ from scipy import stats
 from tiny_study import as_csv, files_in, read_csv, tables_in
 
 from experiments import findings
-from experiments._claims import BOTH, claims
-from experiments._common import main
-from experiments._findings_layout import answer_of, tables_of
-from experiments._noise import answer, mean_of, same_sign
+from experiments.command.start import main
+from experiments.layout.findings import answer_of, tables_of
+from experiments.rows.claims import BOTH, claims
+from experiments.rows.noise import answer, mean_of, same_sign
 
 SEEDS = (0, 1, 2)
 

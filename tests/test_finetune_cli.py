@@ -12,9 +12,9 @@ import pytest
 from tiny_training import N_DEV, N_TRAIN, RECIPE, tiny_model, tiny_pairs
 
 from experiments import finetune
-from experiments._checkpoints import Source, checkpoint
-from experiments._common import main
-from experiments._finetuned import finetuned, recipe_of
+from experiments.command.start import main
+from experiments.spaces.checkpoints import Source, checkpoint
+from experiments.spaces.finetuned import finetuned, recipe_of
 from jaxgeom.models import load_encoder, load_tokenizer
 from jaxgeom.tasks import StsPairs
 from jaxgeom.training import evaluate, loop
@@ -143,7 +143,7 @@ def keys_of(given: Path, output: Path, **changes: Any) -> str:
         raise ValueError("noted")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("experiments._finetuned.finetune", noted)
+        patch.setattr("experiments.spaces.finetuned.finetune", noted)
         assert run(given, output, **changes) == 2
     return started[0]
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import _measured, table1, table2
-from experiments._measured import measured
-from experiments._spaces import Space
+from experiments import table1, table2
+from experiments.rows.measured import _code, measured
+from experiments.spaces.checkpoints import digest
+from experiments.spaces.space import Space
 
 TOKENS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 SPACE = Space("m", "given", 0, "ours", TOKENS, np.arange(12), np.arange(6.0), None, 0)
@@ -77,14 +78,14 @@ def test_a_changed_line_of_code_measures_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.py").write_text("x = 1")
-    digests = [_measured.digest(tmp_path, ("**/*.py",))]
+    digests = [digest(tmp_path, ("**/*.py",))]
     (tmp_path / "a.py").write_text("x = 2")
-    digests.append(_measured.digest(tmp_path, ("**/*.py",)))
+    digests.append(digest(tmp_path, ("**/*.py",)))
     assert digests[0] != digests[1]
-    assert len(_measured._code()["sources"]) == 2
+    assert len(_code()["sources"]) == 2
     count, config = Counted(), table1.Config(output=tmp_path)
-    for digest in (*digests, digests[0]):
-        monkeypatch.setattr(_measured, "_code", lambda digest=digest: {"sources": digest})
+    for code in (*digests, digests[0]):
+        monkeypatch.setattr("experiments.rows.measured._code", lambda code=code: {"sources": code})
         measured("table1", SPACE, config, count)
     assert count.n == 2
 

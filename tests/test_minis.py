@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from experiments._common import MINIS
+from experiments.command.options import MINIS
 from jaxgeom.models import load_masked_lm, load_tokenizer, pack, resolve_model
 from jaxgeom.training.vocabulary import SPECIAL
 

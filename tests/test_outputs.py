@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments._outputs import run_record, write_array, write_csv
-from experiments._tables import Table, correlation, isotropy, show, to_latex, to_markdown
-from jaxgeom._files import replacing, write_json, write_text
+from experiments.command.record import run_record
+from experiments.layout.publish import write_csv
+from experiments.layout.tables import Table, correlation, isotropy, show, to_latex, to_markdown
+from jaxgeom._files import replacing, write_array, write_json, write_text
 
 TABLE = Table(
     "minilm · random_2",

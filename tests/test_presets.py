@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from experiments import finetune, table1
-from experiments._common import MINIS, Common, main, of_preset
+from experiments.command.options import MINIS, Common, of_preset
+from experiments.command.start import main
 from jaxgeom.models import resolve_model
 from jaxgeom.models.hub import BUILTIN
 

@@ -13,7 +13,7 @@ from interrupted_runs import count_steps, sha256, train_until_killed
 from tiny_corpus import EVERY, RECIPE, sentences, write_corpus
 
 from experiments import pretrain as command
-from experiments._common import main
+from experiments.command.start import main
 from jaxgeom.models import Rows, encode, load_encoder, load_tokenizer, resolve_model
 from jaxgeom.models.masked_lm import load_masked_lm
 from jaxgeom.tasks import DataError

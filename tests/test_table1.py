@@ -17,12 +17,14 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _common, table1
-from experiments._common import Stages, main
-from experiments._spaces import read_space
-from experiments._table1_layout import tables_of
-from experiments._tables import correlation, isotropy
+from experiments import table1
+from experiments.command.stages import Stages
+from experiments.command.start import main
+from experiments.layout.settings import tables_of
+from experiments.layout.tables import correlation, isotropy
+from experiments.spaces.space import read_space
 from jaxgeom import reference, study
+from jaxgeom._process import enable_compilation_cache
 
 ROOT = Path(__file__).parents[1]
 PAIRS, WORDS, D = 20, 5, 6
@@ -365,11 +367,11 @@ def test_the_command_prints_the_table(file: Path, tmp_path: Path) -> None:
 def test_the_compilation_cache_is_the_users_unless_named(monkeypatch: Any, tmp_path: Path) -> None:
     updates: dict[str, str] = {}
     monkeypatch.setattr(jax.config, "update", updates.__setitem__)
-    _common.enable_compilation_cache()
+    enable_compilation_cache()
     assert updates == {}
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    _common.enable_compilation_cache()
+    enable_compilation_cache()
     assert updates == {"jax_compilation_cache_dir": str(tmp_path / "jaxgeom" / "xla")}
 
 
@@ -378,7 +380,7 @@ def test_freed_memory_is_kept() -> None:
     """A block that was freed is touched again without a single page being mapped."""
     child = """
 import resource
-from experiments._common import keep_freed_memory
+from jaxgeom._process import keep_freed_memory
 
 keep_freed_memory()
 
@@ -394,7 +396,7 @@ assert faults() > 50 > faults()
 
 def test_stages_add_up_and_survive_an_error(monkeypatch: Any) -> None:
     clock = iter([0.0, 1.0, 10.0, 12.5])
-    monkeypatch.setattr(_common.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr("experiments.command.stages.time.perf_counter", lambda: next(clock))
     stages = Stages()
     with stages("encode"):
         pass

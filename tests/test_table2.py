@@ -11,13 +11,15 @@ import pytest
 from tiny_study import D, as_csv, files_in, read_csv, run, tables_in, write_pairs
 
 import jaxgeom
-from experiments import _table2_layout, paper, table2
-from experiments._common import main
-from experiments._setting_tables import over_seeds, sign_range
-from experiments._spaces import Space
-from experiments._table2_layout import least_of, study_least
-from experiments._table2_orderings import ordering_rows, ordering_tables
-from experiments._tables import correlation, isotropy
+from experiments import table2
+from experiments.command.start import main
+from experiments.layout.orderings import ordering_tables
+from experiments.layout.settings import over_seeds, sign_range, tables_of
+from experiments.layout.tables import correlation, isotropy
+from experiments.rows import paper
+from experiments.rows.orderings import ordering_rows
+from experiments.rows.paper import least_of, study_least
+from experiments.spaces.space import Space
 from jaxgeom import reference, study
 from jaxgeom.study import orderings
 
@@ -239,7 +241,7 @@ def test_chosen_numbers_and_the_authors_protocol(data: Path) -> None:
     assert {row["protocol"] for row in rows} == {"authors"}
     assert {row["isotropy_low"] for row in rows} == {None}
     ours = run(table2, data, "--states", "random", "--least", "3", "7")["rows"]
-    titles = [table.title for table in _table2_layout.tables_of([*ours, *rows])]
+    titles = [table.title for table in tables_of([*ours, *rows])]
     assert [re.search(r"protocol \w+", title)[0] for title in titles] == [
         "protocol ours",
         "protocol authors",
@@ -296,7 +298,7 @@ def test_printed_cells_stand_below_the_shares_they_are_of() -> None:
         return names | what | counts | numbers
 
     given = [("baseline", 0, 0), ("zero_mean", 0, 0), ("global", 100, 100), ("global", 7, None)]
-    (table,) = _table2_layout.tables_of([row(*what) for what in given])
+    (table,) = tables_of([row(*what) for what in given])
     assert table.lines[1] == ["  study, RoBERTa", "81.08", "81.34", "81.66", "—"]
     assert table.lines[4] == ["  study, RoBERTa", "3.3E-4", "6.1E-3", "3.2E-4", "—"]
     assert table.notes == ["The study's lines: RoBERTa: Table 2, RoBERTa, Table 1, Fine-tuned‡."]

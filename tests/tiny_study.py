@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._common import main
+from experiments.command.start import main
 
 ROBERTA = Path(__file__).parent / "golden" / "roberta"
 D, PAIRS = 32, 30

@@ -7,10 +7,10 @@ from types import ModuleType
 import numpy as np
 from tqdm import tqdm
 
-from experiments._common import Common
-from experiments._outputs import write_array
-from experiments._spaces import LayeredSpace, Space
+from experiments.command.options import Common
+from experiments.spaces.space import LayeredSpace, Space
 from jaxgeom import study
+from jaxgeom._files import write_array
 from jaxgeom.results import Array
 
 

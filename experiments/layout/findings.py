@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments import paper
-from experiments._claims import BOTH
-from experiments._outputs import Row
-from experiments._rows import grouped
-from experiments._setting_tables import study_models
-from experiments._tables import NOTHING, Table, correlation, isotropy
+from experiments.layout.tables import NOTHING, Table, correlation, isotropy
+from experiments.rows import paper
+from experiments.rows.claims import BOTH
+from experiments.rows.paper import study_models
+from experiments.rows.row import Row, grouped
 
 LEGEND = (
     "Each claim of the study says how the second of two numbers stands to the first; both are "

@@ -1,8 +1,6 @@
-"""What a run leaves: arrays, rows, and the record of each experiment; whole or absent."""
+"""The record of each experiment of a folder, in run.json: what ran, on what, and how long."""
 
-import csv
 import dataclasses
-import io
 import json
 import os
 import platform
@@ -11,32 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from jaxgeom._files import jsonable, replacing, write_json, write_text
+from jaxgeom._files import write_json
 from jaxgeom._versions import versions
-
-Row = Mapping[str, Any]  # one line of a table: field -> value
 
 RECORDED = ("jaxgeom", "jax", "jaxlib", "flax", "numpy", "scipy", "tokenizers", "safetensors")
 
 
-def write_array(path: Path, array: np.ndarray) -> None:
-    """Write an array as `.npy`."""
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array)
-
-
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows under a header of their fields; null is an empty cell."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(jsonable(rows))
-    write_text(path, text.getvalue())
-
-
-def write_record(path: Path, name: str, record: Row) -> None:
+def write_record(path: Path, name: str, record: Mapping[str, Any]) -> None:
     """Write the record of one experiment into a file that holds those of others."""
     write_json(path, {"schema": 1, "experiments": read_records(path) | {name: record}})
 
@@ -55,7 +35,9 @@ def read_records(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: must hold the records of experiments ({error!r})") from error
 
 
-def run_record(options: Any, seconds: Row, inputs: Sequence[Row]) -> dict[str, Any]:
+def run_record(
+    options: Any, seconds: Mapping[str, float], inputs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return what a run was: options (a dataclass), versions, device, time by stage, inputs."""
     device = jax.devices()[0]
     return {

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments._checkpoints import WEIGHTS, Checkpoint, Source, checkpoint, digest
-from experiments._common import Common, mesh
+from experiments.command.options import Common
+from experiments.spaces.checkpoints import WEIGHTS, Checkpoint, Source, checkpoint, digest
 from jaxgeom import distributed
 from jaxgeom._files import write_json
+from jaxgeom._mesh import shared_mesh
 from jaxgeom.models.tokens import TOKENIZER_FILES, load_tokenizer
 from jaxgeom.models.weights import load_encoder
 from jaxgeom.tasks.sts import StsPairs, read_sts
@@ -76,7 +77,7 @@ def finetuned(start: Checkpoint, config: Common, *, protocol: str = "ours") -> C
             folder=run,
             config=recipe,
             source=start.folder,
-            mesh=mesh(),
+            mesh=shared_mesh(),
         )
     return Checkpoint(
         model=start.model,

@@ -1,28 +1,12 @@
-"""What every experiment has in common: its options, its stages, and how it starts and fails."""
+"""The options that experiments share, their presets, and which of them are refused."""
 
-import argparse
-import ctypes
 import dataclasses
-import os
-import platform
-import sys
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import jax
-from tqdm import tqdm
-
-from jaxgeom import distributed
-from jaxgeom._mesh import Mesh, row_mesh
 from jaxgeom.training.siamese import SiameseConfig
-
-# Options of glibc's mallopt, from malloc.h, and what they are set to: one arena, no block that is
-# mapped alone however large, and nothing given back to the system below 2 GiB.
-_MALLOPT = {-8: 1, -4: 0, -1: 2**31 - 1}
 
 State = Literal["random", "pretrained", "finetuned", "random_finetuned"]
 Protocol = Literal["ours", "authors"]
@@ -99,25 +83,6 @@ class Common:
 
 
 C = TypeVar("C", bound=Common)
-Options = TypeVar("Options")  # a frozen dataclass; not all commands share the common ones
-
-
-class Stages:
-    """Seconds spent by stage, summed over every time it was entered; a terminal sees its name."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str, of: str = "") -> Iterator[None]:
-        """Time the block as the stage `name` of something; it must wait for what it computes."""
-        start = time.perf_counter()
-        try:
-            with tqdm(desc=f"{name} {of}", bar_format="{desc}", leave=False, disable=None):
-                yield
-        finally:
-            elapsed = time.perf_counter() - start
-            self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
 
 
 def of_preset(config_type: type[C], preset: Preset, *, without: Collection[str] = ()) -> C:
@@ -154,95 +119,3 @@ def require_valid(config: Common) -> None:
             raise ValueError(f"--{flag} must be at least {low}, got {getattr(config, name)}")
     if min(config.seeds) < 0:
         raise ValueError(f"--seeds must be at least 0, got {min(config.seeds)}")
-
-
-def main(
-    config_type: type[Options],
-    run: Callable[[Options], object],
-    *,
-    name: str,
-    args: Sequence[str] | None = None,
-) -> int:
-    """Run one experiment from the command line.
-
-    `ValueError`, `OSError` and `ImportError` are what the library raises for a user's mistake:
-    one line on standard error. Anything else is a defect of ours and keeps its traceback.
-
-    Args:
-        config_type: the dataclass of the experiment's options.
-        run: the experiment.
-        name: of the experiment's module.
-        args: the flags; those of the process where None.
-
-    Returns:
-        The exit status: 0, 2 after a user's mistake, 130 after Ctrl-C.
-    """
-    try:
-        import tyro  # noqa: PLC0415  # `run` works without it
-    except ImportError:
-        print("error: the command line needs pip install 'jaxgeom[experiments]'", file=sys.stderr)
-        return 2
-    prog = f"python -m experiments.{name}"
-    config: Any
-    if issubclass(config_type, Common):
-        config = tyro.cli(config_type, args=args, prog=prog, default=_defaults(config_type, args))
-    else:
-        config = tyro.cli(config_type, args=args, prog=prog)
-    enable_compilation_cache()
-    keep_freed_memory()
-    try:
-        with distributed.session():
-            run(config)
-    except KeyboardInterrupt:
-        print("interrupted; finished files are kept and reused", file=sys.stderr)
-        return 130
-    except (ValueError, OSError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if getattr(config, "models", None) == MINIS and distributed.is_writer():
-        print(f"\nThe study itself: python -m experiments.{name} --preset paper --output paper")
-    return 0
-
-
-def _defaults(config_type: type[C], args: Sequence[str] | None) -> C:
-    """Return the options under the preset that the flags name, by default the mini one.
-
-    Embeddings of one's own take the place of models and data; models of one's own are trained as
-    the study trains, unless a preset is asked for.
-    """
-    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--preset", "--embeddings", "--models"):
-        flags.add_argument(name, nargs="?")
-    given, _ = flags.parse_known_args(args)
-    preset: Preset = next((name for name in PRESETS if name == given.preset), "mini")
-    without: tuple[str, ...] = ("models", "data") if given.embeddings else ()
-    if given.models and not given.preset:
-        without += RECIPE
-    return of_preset(config_type, preset, without=without)
-
-
-def mesh() -> Mesh | None:
-    """Return the devices of all processes where there are several, to share encoding and training.
-
-    The geometry of a few ten thousand tokens is each process's own.
-    """
-    return row_mesh() if jax.device_count() > 1 else None
-
-
-def enable_compilation_cache() -> None:
-    """Keep compiled programs in the user's cache folder, unless the environment names another."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(root) / "jaxgeom" / "xla"))
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep freed memory for the next call, where it is glibc.
-
-    The temporaries of a compiled program, 600 MB in a training step, are otherwise mapped, zeroed
-    page by page and unmapped in every call: on two cores a fifth of the time.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in _MALLOPT.items():
-            mallopt(option, value)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments._figures import (
+from experiments.layout.figures import (
     COLOURS,
     LABELS,
     LINE,
@@ -17,10 +17,9 @@ from experiments._figures import (
     style,
     subplots,
 )
-from experiments._outputs import Row
-from experiments._rows import grouped
-from experiments._setting_tables import over_seeds, seeds_and_protocol, titled
-from experiments._tables import NOTHING, Table
+from experiments.layout.settings import over_seeds, seeds_and_protocol, titled
+from experiments.layout.tables import NOTHING, Table
+from experiments.rows.row import Row, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

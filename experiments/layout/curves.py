@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments._figures import (
+from experiments.layout.figures import (
     COLOURS,
     LABELS,
     LINE,
@@ -19,17 +19,16 @@ from experiments._figures import (
     style,
     subplots,
 )
-from experiments._outputs import Row
-from experiments._rows import grouped
-from experiments._setting_tables import (
+from experiments.layout.settings import (
     legend_for,
     over_seeds,
     seeds_and_protocol,
     sign_range,
     titled,
 )
-from experiments._table2_layout import least_of
-from experiments._tables import Table, correlation, isotropy
+from experiments.layout.tables import Table, correlation, isotropy
+from experiments.rows.paper import least_of
+from experiments.rows.row import Row, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,10 +14,11 @@ import jax
 import numpy as np
 
 import jaxgeom
-from experiments._checkpoints import Checkpoint, sources
-from experiments._common import Common, Stages
-from experiments._embeddings import embeddings
-from experiments._finetuned import NAMES, QUOTING, in_state
+from experiments.command.options import Common
+from experiments.command.stages import Stages
+from experiments.spaces.checkpoints import Checkpoint, sources
+from experiments.spaces.embeddings import embeddings
+from experiments.spaces.finetuned import NAMES, QUOTING, in_state
 from jaxgeom import reference
 from jaxgeom._checks import FLOATS
 from jaxgeom.models.encoding import TokenEmbeddings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments._outputs import Row
+from experiments.rows.row import Row
 from jaxgeom._files import replacing
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ whatever the device is: their operations count twice, and at the host's rate.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from experiments._checkpoints import WEIGHTS, Source
-from experiments._common import Common, State
-from experiments._finetuned import NAMES, read_training_pairs
-from experiments._spaces import read_pairs, sentences_of
+from experiments.command.options import Common, State
+from experiments.spaces.checkpoints import WEIGHTS, Source
+from experiments.spaces.finetuned import NAMES, read_training_pairs
+from experiments.spaces.space import read_pairs, sentences_of
 from jaxgeom.models.config import EncoderConfig, read_config
 from jaxgeom.models.tokens import Tokenizer, load_tokenizer
 from jaxgeom.study import N_RESTARTS

@@ -5,7 +5,8 @@ Pilehvar, 2021). Spearman is times 100 on the STS-B dev set; isotropy is I(W), f
 choice of signs, so it can be compared with our interval over all signs only.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class Printed(NamedTuple):
@@ -83,3 +84,59 @@ TABLE2 = {
     for model, cells in _TABLE2.items()
     for (setting, n_removed), cell in zip(_TABLE2_SETTINGS, cells, strict=True)
 }
+
+
+def study_models(model: str) -> list[str]:
+    """Return whose numbers of the study stand beside a model's: its own, or else all."""
+    own = MODELS.get(model)
+    return [own] if own else list(MODELS.values())
+
+
+def printed_beside(model: str, row: Mapping[str, Any]) -> Printed | None:
+    """Return what the study prints of its `model` where a row of table1.json or table2.json stands.
+
+    Args:
+        model: the study's name for it.
+        row: of Table 2 where it has the field `paper_n_least`.
+    """
+    if "paper_n_least" in row:
+        return printed_of_table2(model, row["state"], row["setting"], row["paper_n_least"])
+    return TABLE1.get((model, row["state"], row["setting"]))
+
+
+def printed_of_table2(model: str, state: str, setting: str, theirs: int | None) -> Printed | None:
+    """Return what Table 2 prints of its `model`, in the state `finetuned` alone.
+
+    Args:
+        model: the study's name for it.
+        state: of our row.
+        setting: "baseline", "zero_mean" (which stands in Table 1), "global" or "cluster_based".
+        theirs: least directions removed in the study; 0 for the first two.
+    """
+    if state != "finetuned" or theirs is None:
+        return None
+    if setting == "zero_mean":
+        return TABLE1.get((model, state, setting))
+    return TABLE2.get((model, setting, theirs))
+
+
+def least_of(d: int) -> tuple[int, ...]:
+    """Return the study's numbers of least directions at d features: the same shares, in 1..d - 1.
+
+    Example:
+        >>> least_of(768), least_of(384), least_of(2)
+        ((100, 700), (50, 350), (1,))
+    """
+    return tuple(sorted({_share(m, d) for m in LEAST}))
+
+
+def study_least(m: int, d: int) -> int | None:
+    """Return the study's number of least directions that m of d features stand for, if any."""
+    if m == 0:
+        return 0
+    return next((theirs for theirs in LEAST if _share(theirs, d) == m), None)
+
+
+def _share(m: int, d: int) -> int:
+    """Return the share of d features that m are of the study's."""
+    return min(max(round(m * d / WIDTH), 1), d - 1)

@@ -1,17 +1,14 @@
-"""Rows of settings, and their table as the study has it: settings side by side, ours above."""
+"""Tables 1 and 2 laid out as the study has them: settings side by side, the study's lines below."""
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments import paper
-from experiments._common import MINIS
-from experiments._outputs import Row
-from experiments._spaces import Space
-from experiments._tables import NOTHING, Table, correlation, isotropy
-from jaxgeom import study
+from experiments.command.options import MINIS
+from experiments.layout.tables import NOTHING, Table, correlation, isotropy
+from experiments.rows import paper
+from experiments.rows.row import Row, grouped
 
 OUR_LEGEND = (
     "Perf.: Spearman × 100. Isotropy: I(W), every eigenvector turned to its heavier side; "
@@ -31,33 +28,23 @@ COUNTS = {
     "n_empty_clusters": "empty clusters",
 }
 
-Printed = Callable[[str, Row], paper.Printed | None]  # (the study's model, our row) -> its cell
+TITLES = {
+    "baseline": "Baseline",
+    "zero_mean": "Zero-mean",
+    "cluster_zero_mean": "Clustering+ZM",
+    "global": "Global",
+    "cluster_based": "Cluster-based",
+    "cls": "CLS",
+}
 
 
-def setting_row(
-    space: Space,
-    setting: dict[str, Any],
-    result: study.SettingResult,
-    printed: paper.Printed | None,
-) -> dict[str, Any]:
-    """Return the row of one setting: what it is, what it gave, what the study prints there."""
-    return {
-        "model": space.model,
-        "state": space.state,
-        **setting,
-        "seed": space.seed,
-        "protocol": space.protocol,
-        "n_tokens": result.n_tokens,
-        "spearman": study.spearman(result.vectors, space.scores),
-        "isotropy": result.isotropy.isotropy,
-        "isotropy_low": result.isotropy.low,
-        "isotropy_high": result.isotropy.high,
-        "n_zero_rows": result.n_zero_rows,
-        "n_zero_sentences": result.n_zero_sentences,
-        "n_empty_clusters": result.n_empty_clusters,
-        "paper_spearman": printed and printed.spearman,
-        "paper_isotropy": printed and printed.isotropy,
-    }
+def tables_of(rows: Sequence[Row]) -> list[Table]:
+    """Return one table for each model, state and protocol, in the order of the rows.
+
+    Args:
+        rows: of table1.json, or of table2.json, whose settings differ in `n_least` as well.
+    """
+    return [_table(group) for group in by_space(rows)]
 
 
 def legend_of(rows: Sequence[Row]) -> str:
@@ -73,38 +60,35 @@ def legend_for(rows: Sequence[Row], legends: Mapping[str, str]) -> str:
     return " ".join(f"Protocol {protocol}: {legends[protocol]}" for protocol in protocols)
 
 
-def by_space(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield the rows of each model, state and protocol, all seeds together."""
-    for _, group in groupby(rows, lambda row: (row["model"], row["state"], row["protocol"])):
-        yield list(group)
+def by_space(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each model, state and protocol, all seeds together."""
+    return grouped(rows, "model", "state", "protocol")
 
 
-def setting_table(
-    columns: Sequence[Sequence[Row]], titles: Sequence[str], printed: Printed
-) -> Table:
-    """Return the table of one model in one state.
-
-    Args:
-        columns: the rows of each setting, one for each seed.
-        titles: of the columns.
-        printed: finds what the study prints where a row stands.
-
-    Returns:
-        Spearman, isotropy and its range over signs, the study's lines below each.
-    """
-    first = [column[0] for column in columns]
+def _table(rows: Sequence[Row]) -> Table:
+    """Return the table of one model in one state: a column for each setting, over its seeds."""
+    columns: dict[str, list[Row]] = {}
+    for row in rows:
+        columns.setdefault(_title(row), []).append(row)
+    first = [column[0] for column in columns.values()]
     lines = [
-        ["Perf.", *(over_seeds(column, "spearman", correlation) for column in columns)],
-        *_printed(first, printed, "spearman", correlation),
-        ["Isotropy", *(over_seeds(column, "isotropy", isotropy) for column in columns)],
-        ["  [low, high]", *map(sign_range, columns)],
-        *_printed(first, printed, "isotropy", isotropy),
+        ["Perf.", *(over_seeds(column, "spearman", correlation) for column in columns.values())],
+        *_printed(first, "spearman", correlation),
+        ["Isotropy", *(over_seeds(column, "isotropy", isotropy) for column in columns.values())],
+        ["  [low, high]", *map(sign_range, columns.values())],
+        *_printed(first, "isotropy", isotropy),
     ]
-    notes = [*_addresses(first, printed), *_counts(columns, titles)]
-    return Table(space_title(columns[0]), ["", *titles], lines, notes)
+    notes = [*_addresses(first), *_counts(columns)]
+    return Table(_space_title(next(iter(columns.values()))), ["", *columns], lines, notes)
 
 
-def space_title(rows: Sequence[Row]) -> str:
+def _title(row: Row) -> str:
+    """Return the title of a row's column."""
+    title = TITLES[row["setting"]]
+    return f"{title}, {row['n_least']} least" if row.get("n_least") else title
+
+
+def _space_title(rows: Sequence[Row]) -> str:
     """Return the title of a table over the seeds of `rows`."""
     row = rows[0]
     tokens = f"{row['n_tokens']:,} tokens"
@@ -140,12 +124,6 @@ def sign_range(column: Sequence[Row]) -> str:
     return f"[{isotropy(min(lows))}, {isotropy(max(highs))}]"
 
 
-def study_models(model: str) -> list[str]:
-    """Return whose numbers of the study stand beside a model's: its own, or else all."""
-    own = paper.MODELS.get(model)
-    return [own] if own else list(paper.MODELS.values())
-
-
 def of_others(model: str) -> str:
     """Return the remark on the study's lines beside a model that the study has not."""
     return f"They are of other models than {model}."
@@ -157,25 +135,25 @@ def _seeds(rows: Sequence[Row]) -> str:
     return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)}"
 
 
-def _printed(
-    first: Sequence[Row], printed: Printed, field: str, face: Callable[[Any], str]
-) -> list[list[str]]:
+def _printed(first: Sequence[Row], field: str, face: Callable[[Any], str]) -> list[list[str]]:
     """Return the study's lines: of this model, or of both of its own where it is another."""
     lines = []
-    for name in study_models(first[0]["model"]):
-        cells = [printed(name, row) for row in first]
+    for name in paper.study_models(first[0]["model"]):
+        cells = [paper.printed_beside(name, row) for row in first]
         if any(cells):
             faces = (face(getattr(cell, field)) if cell else NOTHING for cell in cells)
             lines.append([f"  study, {name}", *faces])
     return lines or [["  study", *[NOTHING] * len(first)]]
 
 
-def _addresses(first: Sequence[Row], printed: Printed) -> list[str]:
+def _addresses(first: Sequence[Row]) -> list[str]:
     """Return where the study's lines stand; nothing where it prints none."""
     model = first[0]["model"]
     addresses = {
-        name: dict.fromkeys(cell.address for row in first if (cell := printed(name, row)))
-        for name in study_models(model)
+        name: dict.fromkeys(
+            cell.address for row in first if (cell := paper.printed_beside(name, row))
+        )
+        for name in paper.study_models(model)
     }
     parts = [f"{name}: {', '.join(found)}" for name, found in addresses.items() if found]
     if not parts:
@@ -184,13 +162,13 @@ def _addresses(first: Sequence[Row], printed: Printed) -> list[str]:
     return [note] if model in paper.MODELS else [note, of_others(model)]
 
 
-def _counts(columns: Sequence[Sequence[Row]], titles: Sequence[str]) -> list[str]:
+def _counts(columns: Mapping[str, Sequence[Row]]) -> list[str]:
     """Return what became zero or stayed empty."""
     notes = []
     for field, meaning in COUNTS.items():
         counts = [
             f"{title} {row[field]} (seed {row['seed']})"
-            for column, title in zip(columns, titles, strict=True)
+            for title, column in columns.items()
             for row in column
             if row[field]
         ]

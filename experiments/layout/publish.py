@@ -1,13 +1,16 @@
-"""The files that every experiment leaves behind, and its table on the console."""
+"""The files that every experiment leaves behind, and its tables on the console."""
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments._outputs import Row, write_csv, write_record
-from experiments._tables import Table, show, to_latex, to_markdown
+from experiments.command.record import write_record
+from experiments.layout.tables import Table, show, to_latex, to_markdown
+from experiments.rows.row import Row
 from jaxgeom import distributed
-from jaxgeom._files import write_json, write_text
+from jaxgeom._files import jsonable, write_json, write_text
 
 
 def publish(
@@ -37,3 +40,12 @@ def publish(
     write_record(output / "run.json", name, record)
     if distributed.is_writer():
         show(tables, legend)
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows under a header of their fields; null is an empty cell."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(jsonable(rows))
+    write_text(path, text.getvalue())

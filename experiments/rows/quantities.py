@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments import paper
-from experiments._outputs import Row
+from experiments.rows import paper
+from experiments.rows.row import Row
 
 BySeed = dict[int, float]
 

@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments._figures import Drawn
-from experiments._tables import Table
+from experiments.layout.figures import Drawn
+from experiments.layout.tables import Table
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1b1b1b; --dim: #5c5c5c; --page: #ffffff; --line: #d4d4d4;

@@ -6,7 +6,7 @@ none about random weights; what a change does to them stands beside as a control
 
 from typing import Literal, NamedTuple
 
-from experiments._quantities import (
+from experiments.rows.quantities import (
     Quantity,
     change_over_layers,
     constant,

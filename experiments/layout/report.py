@@ -10,22 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import (
-    _curves_layout,
-    _directions_layout,
-    _findings_layout,
-    _setting_tables,
-    _table1_layout,
-    _table2_layout,
-    figure1,
-    figure2,
-)
-from experiments._outputs import Row, read_records
-from experiments._report_html import Section, page
-from experiments._rows import grouped
-from experiments._table2_orderings import LEGEND as ORDERINGS
-from experiments._table2_orderings import ordering_tables
-from experiments._tables import NOTHING, Table, to_markdown
+from experiments.command.record import read_records
+from experiments.layout import curves, directions, figure1, figure2, findings, settings
+from experiments.layout.html import Section, page
+from experiments.layout.orderings import LEGEND as ORDERINGS
+from experiments.layout.orderings import ordering_tables
+from experiments.layout.tables import NOTHING, Table, to_markdown
+from experiments.rows.row import Row, grouped
 from jaxgeom._files import write_text
 
 TITLE = "Isotropy before and after fine-tuning"
@@ -76,22 +67,22 @@ def _summary(folder: Path) -> Iterator[str]:
 def _findings(document: Document, _: Row) -> Section:
     """Return the section on the study's claims, answered."""
     rows = document["rows"]
-    tables = _findings_layout.tables_of(rows)
-    return Section("findings", "Findings", tables, _findings_layout.LEGEND)
+    tables = findings.tables_of(rows)
+    return Section("findings", "Findings", tables, findings.LEGEND)
 
 
 def _table1(document: Document, _: Row) -> Section:
     """Return the section on the five settings."""
     rows = document["rows"]
-    legend = _setting_tables.legend_of(rows)
-    return Section("table1", "Table 1: five settings", _table1_layout.tables_of(rows), legend)
+    legend = settings.legend_of(rows)
+    return Section("table1", "Table 1: five settings", settings.tables_of(rows), legend)
 
 
 def _table2(document: Document, _: Row) -> Section:
     """Return the section on the least directions, with the orders of I."""
     rows = document["rows"]
-    tables = [*_table2_layout.tables_of(rows), *ordering_tables(document["orderings"])]
-    legend = f"{_setting_tables.legend_of(rows)} {ORDERINGS}"
+    tables = [*settings.tables_of(rows), *ordering_tables(document["orderings"])]
+    legend = f"{settings.legend_of(rows)} {ORDERINGS}"
     return Section("table2", "Table 2: least directions removed", tables, legend)
 
 
@@ -112,16 +103,16 @@ def _figure2(document: Document, _: Row) -> Section:
 def _curves(document: Document, record: Row) -> Section:
     """Return the section on the removal curves."""
     rows = document["rows"]
-    tables = _curves_layout.tables_of(rows, record["options"]["n_directions"])
-    content = (tables, _curves_layout.legend_of(rows), _curves_layout.figures_of(rows))
+    tables = curves.tables_of(rows, record["options"]["n_directions"])
+    content = (tables, curves.legend_of(rows), curves.figures_of(rows))
     return Section("curves", "Removal curves", *content)
 
 
 def _directions(document: Document, _: Row) -> Section:
     """Return the section on dominant directions."""
-    tables = _directions_layout.tables_of(document["rows"])
-    figures = _directions_layout.figures_of(document["spectra"])
-    return Section("directions", "Dominant directions", tables, _directions_layout.LEGEND, figures)
+    tables = directions.tables_of(document["rows"])
+    figures = directions.figures_of(document["spectra"])
+    return Section("directions", "Dominant directions", tables, directions.LEGEND, figures)
 
 
 LAYOUTS: dict[str, Callable[[Document, Row], Section]] = {

@@ -17,12 +17,12 @@ import jax
 import numpy as np
 
 import jaxgeom
-from experiments._checkpoints import digest
-from experiments._clusters import file_of
-from experiments._common import Common
-from experiments._finetuned import content_hash
-from experiments._outputs import RECORDED
-from experiments._spaces import LayeredSpace, Space
+from experiments.command.options import Common
+from experiments.command.record import RECORDED
+from experiments.spaces.checkpoints import digest
+from experiments.spaces.clusters import file_of
+from experiments.spaces.finetuned import content_hash
+from experiments.spaces.space import LayeredSpace, Space
 from jaxgeom._files import write_text
 from jaxgeom._versions import versions
 
@@ -112,7 +112,7 @@ def _digest(path: Path | None) -> str | None:
 @functools.cache
 def _code() -> dict[str, Any]:
     """Return what computes: sources, versions, device."""
-    folders = (Path(jaxgeom.__file__).parent, Path(__file__).parent)
+    folders = (Path(jaxgeom.__file__).parent, Path(__file__).parents[1])
     return {
         "sources": [digest(folder, ("**/*.py",)) for folder in folders],
         "versions": versions(RECORDED),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from experiments._common import Common
+from experiments.command.options import Common
 from jaxgeom.models.config import read_config
 from jaxgeom.models.encoder import Encoder
 from jaxgeom.models.hub import parse_model, resolve_model

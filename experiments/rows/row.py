@@ -1,8 +1,9 @@
-"""Rows of results, sorted into groups by what they are of."""
+"""A row of results: one line of a table, of NAME.json and of NAME.csv."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from experiments._outputs import Row
+Row = Mapping[str, Any]  # field -> value
 
 
 def grouped(rows: Sequence[Row], *fields: str) -> list[list[Row]]:

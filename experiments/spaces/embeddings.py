@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments._checkpoints import DTYPES, Checkpoint, digest
-from experiments._common import mesh
+from experiments.spaces.checkpoints import DTYPES, Checkpoint, digest
 from jaxgeom import distributed
 from jaxgeom._files import replacing, write_json
+from jaxgeom._mesh import shared_mesh
 from jaxgeom.models.config import read_config
 from jaxgeom.models.encoding import TokenEmbeddings, encode
 from jaxgeom.models.tokens import TOKENIZER_FILES, load_tokenizer
@@ -86,7 +86,7 @@ def embeddings(
             max_length=max_length,
             layers=layers,
             out=_room(temporary, checkpoint, sentences, max_length) if layers == "all" else None,
-            mesh=mesh(),
+            mesh=shared_mesh(),
         )
         if distributed.is_writer():
             _write(temporary, encoded, parts)

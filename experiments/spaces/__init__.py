@@ -1,0 +1,1 @@
+"""From models and pairs to spaces: checkpoints, fine-tuned states, embeddings, labels."""
