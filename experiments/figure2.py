@@ -5,9 +5,9 @@
 Token occurrences of sampled sentences (special tokens dropped) in the plane of their first two
 principal components, a panel for each model and state; darker tokens are more frequent in the whole
 corpus. A number says what the eye sees: the rank correlation between a token's log frequency and
-its position along a direction. The first of `--seeds` is drawn, fine-tuned
-under the first of `--protocol`. OUTPUT receives figure2.png and
-.svg, figure2.json, .csv, .md and .tex, run.json and the cached embeddings.
+its position along a direction. The first of `--seeds` is drawn, one figure for each of
+`--protocol`. OUTPUT receives figure2.png and .svg (figure2_authors of the authors' protocol),
+figure2.json, .csv, .md and .tex, run.json and the cached embeddings.
 """
 
 import sys
@@ -22,7 +22,7 @@ from experiments.command.options import Common, require_valid
 from experiments.command.record import run_record
 from experiments.command.stages import Stages
 from experiments.command.start import main
-from experiments.layout.figure2 import LEGEND, draw, table_of
+from experiments.layout.figure2 import LEGEND, draw, tables_of
 from experiments.layout.publish import publish
 from experiments.rows.panels import Panel, place_of, row_of
 from experiments.spaces.checkpoints import Source, sources
@@ -48,7 +48,7 @@ class Config(Common):
 class Result(NamedTuple):
     """What a run gives back and writes."""
 
-    rows: list[dict[str, Any]]  # one for each model and state
+    rows: list[dict[str, Any]]  # one for each protocol, model and state
     record: dict[str, Any]  # run.json
 
 
@@ -66,25 +66,25 @@ def run(config: Config) -> Result:
     """
     require_valid(config)
     stages = Stages()
-    panels = list(_panels(config, stages))
+    panels = [p for protocol in config.protocol for p in _panels(config, protocol, stages)]
     with stages("correlate"):
         rows = [row_of(panel) for panel in panels]
     with stages("figure"):
         draw(panels, rows, config.output)
     record = run_record(config, stages.seconds, [_input(panel) for panel in panels])
-    publish(config.output, "figure2", rows, [table_of(rows)], LEGEND, record)
+    publish(config.output, "figure2", rows, tables_of(rows), LEGEND, record)
     return Result(rows, record)
 
 
-def _panels(config: Config, stages: Stages) -> Iterator[Panel]:
-    """Yield each model in each state, encoded or from the cache."""
+def _panels(config: Config, protocol: str, stages: Stages) -> Iterator[Panel]:
+    """Yield each model in each state under one protocol, encoded or from the cache."""
     if not config.models:
         raise ValueError("--models must name an encoder, got none")
     if config.max_tokens < 3:
         raise ValueError(f"--max-tokens must be at least 3, got {config.max_tokens}")
     with stages("read"):
         sentences = (
-            sentences_of(read_pairs(config, config.protocol[0]))
+            sentences_of(read_pairs(config, protocol))
             if config.corpus is None
             else read_sentences(config.corpus)
         )
@@ -94,13 +94,13 @@ def _panels(config: Config, stages: Stages) -> Iterator[Panel]:
             corpus = count_tokens(load_tokenizer(model.folder), sentences)
         for state in sorted(config.states, key=place_of):
             with stages("encode", f"{model.name} {state}"):
-                panel = _panel(model, state, corpus, config)
+                panel = _panel(model, state, corpus, config, protocol)
             yield panel
 
 
-def _panel(model: Source, state: str, corpus: Corpus, config: Config) -> Panel:
+def _panel(model: Source, state: str, corpus: Corpus, config: Config, protocol: str) -> Panel:
     """Return the sampled tokens of one model in one state."""
-    seed, protocol = config.seeds[0], config.protocol[0]
+    seed = config.seeds[0]
     drawn = sample(corpus, config.max_tokens, config.max_length, seed)
     encoded = embeddings(
         in_state(model, state, seed, config, protocol=protocol),

@@ -218,12 +218,22 @@ def test_a_second_run_encodes_nothing_and_a_missing_panel_is_a_gap(
     assert figure2.run(again).rows == [row for row in run.rows if row["state"] == "pretrained"]
     kept: list[Figure] = []
     monkeypatch.setattr(
-        "experiments.layout.figure2.save_figure", lambda figure, *_: kept.append(figure)
+        "experiments.layout.figure2.save_figure", lambda figure, *_: kept.append(figure) or []
     )
-    panels = list(figure2._panels(config(run.corpus, run.output), Stages()))
+    panels = list(figure2._panels(config(run.corpus, run.output), "ours", Stages()))
     draw(panels[:3], run.rows[:3], tmp_path)
     visible = [axis.axison for axis in kept[0].axes[:4]]
     assert visible == [True, True, True, False]
+
+
+def test_each_protocol_has_a_figure_and_a_table(run: Run, tmp_path: Path) -> None:
+    """Both read this corpus and frozen models alike, so what they show is the same."""
+    (tmp_path / "embeddings").symlink_to(run.output / "embeddings")
+    both = figure2.run(config(run.corpus, tmp_path, protocol=("ours", "authors"))).rows
+    assert both == run.rows + [row | {"protocol": "authors"} for row in run.rows]
+    for name in ("figure2", "figure2_authors"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    assert (tmp_path / "figure2.tex").read_text().count(r"\toprule") == 2
 
 
 def test_sentences_of_a_csv_and_of_lines(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.layout.figures import LABELS, Drawn, save_figure, style, subplots
 from experiments.layout.tables import Table
 from experiments.rows.panels import Panel, place_of
-from experiments.rows.row import Row
+from experiments.rows.row import Row, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,24 +25,54 @@ LEGEND = (
 
 
 def draw(panels: Sequence[Panel], rows: Sequence[Row], output: Path) -> list[Path]:
-    """Draw a row of panels for each model, the states side by side; one missing is a gap."""
-    models = list(dict.fromkeys(panel.model for panel in panels))
-    states = sorted({panel.state for panel in panels}, key=place_of)
-    found = {(p.model, p.state): (p, row) for p, row in zip(panels, rows, strict=True)}
+    """Draw one figure a protocol: a row of panels a model, the states side by side; gaps stay."""
+    paths = []
     with style():
-        figure, axes = subplots(len(models), len(states), panel=(3.3, 3.0))
-        for axis, place in zip(axes.flat, product(models, states), strict=True):
-            if place in found:
-                points = _draw_panel(axis, *found[place])
-            else:
-                axis.set_axis_off()
-        label = "occurrences in the corpus (log scale)"
-        figure.colorbar(points, ax=axes, label=label, aspect=30)
-        return save_figure(figure, output, "figure2")
+        for group in grouped(rows, "protocol"):
+            found = {
+                (panel.model, panel.state): (panel, row)
+                for panel, row in zip(panels, rows, strict=True)
+                if row["protocol"] == group[0]["protocol"]
+            }
+            models = list(dict.fromkeys(model for model, _ in found))
+            states = sorted({state for _, state in found}, key=place_of)
+            figure, axes = subplots(len(models), len(states), panel=(3.3, 3.0))
+            for axis, place in zip(axes.flat, product(models, states), strict=True):
+                if place in found:
+                    points = _draw_panel(axis, *found[place])
+                else:
+                    axis.set_axis_off()
+            label = "occurrences in the corpus (log scale)"
+            figure.colorbar(points, ax=axes, label=label, aspect=30)
+            paths += save_figure(figure, output, _name(group[0]))
+    return paths
 
 
-def table_of(rows: Sequence[Row]) -> Table:
-    """Return the table: a line for each model and state."""
+def tables_of(rows: Sequence[Row]) -> list[Table]:
+    """Return one table a protocol: a line for each model and state."""
+    return [_table(group) for group in grouped(rows, "protocol")]
+
+
+def figures_of(rows: Sequence[Row]) -> list[Drawn]:
+    """Return what `draw` draws."""
+    figures = []
+    for group in grouped(rows, "protocol"):
+        panels = ", ".join(f"{r['model']} {LABELS.get(r['state'], r['state'])}" for r in group)
+        what = (
+            "Token occurrences in the plane of their first two principal components, darker the "
+            f"more frequent the token is in the corpus: {panels}."
+        )
+        figures.append(Drawn(_name(group[0]), what))
+    return figures
+
+
+def _name(row: Row) -> str:
+    """Return the name of the figure that a row is of."""
+    return "figure2" if row["protocol"] == "ours" else f"figure2_{row['protocol']}"
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    """Return the table of one protocol."""
     correlations = ("|ρ| PC 1", "|ρ| PC 2", "|ρ| plane", "angle", "neighbours")
     header = ["", "tokens", "PC 1", "PC 2", *correlations]
     lines = [
@@ -60,16 +90,6 @@ def table_of(rows: Sequence[Row]) -> Table:
     seed, protocol = rows[0]["seed"], rows[0]["protocol"]
     title = f"Token frequency in the leading plane · seed {seed} · protocol {protocol}"
     return Table(title, header, lines)
-
-
-def figures_of(rows: Sequence[Row]) -> list[Drawn]:
-    """Return what `draw` draws."""
-    panels = ", ".join(f"{row['model']} {LABELS.get(row['state'], row['state'])}" for row in rows)
-    what = (
-        "Token occurrences in the plane of their first two principal components, darker the more "
-        f"frequent the token is in the corpus: {panels}."
-    )
-    return [Drawn("figure2", what)]
 
 
 def _draw_panel(axis: "Axes", panel: Panel, row: Row) -> Any:

@@ -96,7 +96,7 @@ def _figure1(document: Document, _: Row) -> Section:
 def _figure2(document: Document, _: Row) -> Section:
     """Return the section on token frequency in the plane."""
     rows = document["rows"]
-    content = ([figure2.table_of(rows)], figure2.LEGEND, figure2.figures_of(rows))
+    content = (figure2.tables_of(rows), figure2.LEGEND, figure2.figures_of(rows))
     return Section("figure2", "Figure 2: token frequency", *content)
 
 

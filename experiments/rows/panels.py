@@ -16,7 +16,7 @@ class Panel(NamedTuple):
     model: str
     state: str
     seed: int
-    protocol: str  # of fine-tuning; nothing else here depends on it
+    protocol: str  # how the pairs were read, for training and where they are the corpus
     positions: np.ndarray  # [n 2]
     explained: np.ndarray  # [2]: share of the variance
     token_ids: np.ndarray  # [n]
