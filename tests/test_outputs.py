@@ -3,17 +3,20 @@
 import csv
 import json
 import math
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.command.record import run_record
+from experiments.command.record import read_records, run_record
 from experiments.layout.publish import write_csv
 from experiments.layout.tables import Table, correlation, isotropy, show, to_latex, to_markdown
 from jaxgeom._files import replacing, write_array, write_json, write_text
 
+ROOT = Path(__file__).parents[1]
 TABLE = Table(
     "minilm · random_2",
     ["", "Baseline", "50 % | half"],
@@ -152,3 +155,25 @@ def test_console_shows_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     cells = [TABLE.title, *TABLE.header, *(c for line in TABLE.lines for c in line), *TABLE.notes]
     assert [cell for cell in cells if cell.strip() not in printed] == []
+
+
+def test_records_written_at_the_same_time_are_all_there(tmp_path: Path) -> None:
+    """Four processes that start together write ten records each into one file."""
+    child = """
+import sys, time
+from pathlib import Path
+from experiments.command.record import write_record
+
+folder, name = Path(sys.argv[1]), sys.argv[2]
+(folder / name).touch()
+while len(list(folder.glob("process*"))) < 4:
+    time.sleep(0.001)
+for i in range(10):
+    write_record(folder / "run.json", f"{name}-{i}", {"i": i})
+"""
+    names = [f"process{i}" for i in range(4)]
+    command = [sys.executable, "-c", child, str(tmp_path)]
+    children = [subprocess.Popen([*command, name], cwd=ROOT) for name in names]
+    assert [process.wait(120) for process in children] == [0] * 4
+    expected = {f"{name}-{i}": {"i": i} for name in names for i in range(10)}
+    assert read_records(tmp_path / "run.json") == expected

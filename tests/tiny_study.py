@@ -57,5 +57,5 @@ def tables_in(markdown: str) -> list[list[list[str]]]:
 
 
 def files_in(folder: Path) -> list[str]:
-    """Return the names of the files in a folder, temporary ones included, but for the caches."""
-    return sorted(path.name for path in folder.iterdir() if path.is_file())
+    """Return the names of the files in a folder, temporary ones too; caches, locks left out."""
+    return sorted(p.name for p in folder.iterdir() if p.is_file() and p.name != ".run.json.lock")

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from filelock import FileLock
 
+from jaxgeom import distributed
 from jaxgeom._files import write_json
 from jaxgeom._versions import versions
 
@@ -17,8 +19,16 @@ RECORDED = ("jaxgeom", "jax", "jaxlib", "flax", "numpy", "scipy", "tokenizers", 
 
 
 def write_record(path: Path, name: str, record: Mapping[str, Any]) -> None:
-    """Write the record of one experiment into a file that holds those of others."""
-    write_json(path, {"schema": 1, "experiments": read_records(path) | {name: record}})
+    """Write the record of one experiment into a file that holds those of others.
+
+    Of processes that write at the same time each waits for its turn, at a lock beside the file:
+    none loses what another one has written between its reading and its writing.
+    """
+    if not distributed.is_writer():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        write_json(path, {"schema": 1, "experiments": read_records(path) | {name: record}})
 
 
 def read_records(path: Path) -> dict[str, Any]:
