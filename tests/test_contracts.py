@@ -160,3 +160,12 @@ def test_readme_test_command_is_what_ci_runs():
 def test_readme_tour_runs():
     (tour,) = _readme_blocks("python")
     exec(compile(tour, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_docs_name_files_that_exist(path):
+    """A path may leave out the folder that the sentence speaks of."""
+    named = re.findall(r"`([\w/]+/[\w/]+\.py)`", path.read_text(encoding="utf-8"))
+    for name in named:
+        if "NAME" not in name:
+            assert any((ROOT / f / name).is_file() for f in ("", "jaxgeom", "experiments")), name
