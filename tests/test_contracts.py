@@ -26,7 +26,8 @@ FILES = {"_files", "distributed"}
 LAYERS = {
     "_checks": set(),
     "results": set(),
-    "distributed": BASE,
+    "_roll_call": set(),
+    "distributed": BASE | {"_roll_call"},
     "_mesh": set(),
     "_versions": set(),
     "_files": {"distributed"},
