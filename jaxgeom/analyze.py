@@ -54,6 +54,12 @@ def parser() -> argparse.ArgumentParser:
         default=distributed.HEARTBEAT_SECONDS,
         help="seconds of silence after which a process is taken for dead, and the run ends (30)",
     )
+    run.add_argument(
+        "--join-timeout",
+        type=int,
+        help="seconds that the processes wait for each other at the start (JAXGEOM_JOIN_TIMEOUT; "
+        f"{distributed.JOIN_SECONDS})",
+    )
     return flags
 
 
@@ -73,6 +79,7 @@ def main(args: Sequence[str] | None = None) -> int:
             options.num_processes,
             options.process_id,
             heartbeat_timeout_seconds=options.heartbeat_timeout,
+            join_timeout_seconds=options.join_timeout,
         ):
             run(options)
     except KeyboardInterrupt:

@@ -17,11 +17,14 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from jaxgeom import _checks
+from jaxgeom._roll_call import end_after, meet
 
 T = TypeVar("T")
 
 HEARTBEAT_SECONDS = 30  # without a sign of life for so long, a process is taken for dead
+JOIN_SECONDS = 45  # so long the processes wait for each other before the run begins
 MISTAKES = (ValueError, TypeError, OSError, ImportError)  # of a user, or of the machine
+_ALARM_SECONDS = 60  # JAX's own end of waiting, a stack trace, comes so much later than ours
 _LAST_WORDS_SECONDS = 2  # process 0 is who the others talk through: they may finish first
 _MESSAGE_BYTES = 2048  # of an error that is told to the other processes
 _VARIABLES = {
@@ -29,6 +32,8 @@ _VARIABLES = {
     "num_processes": "JAX_NUM_PROCESSES",
     "process_id": "JAX_PROCESS_ID",
 }
+_JOIN_VARIABLE = "JAXGEOM_JOIN_TIMEOUT"
+_BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 # Launchers that JAX reads everything else from, and what tells that they started several processes.
 _LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 
@@ -39,6 +44,7 @@ def initialize(
     process_id: int | None = None,
     *,
     heartbeat_timeout_seconds: int = HEARTBEAT_SECONDS,
+    join_timeout_seconds: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> bool:
     """Join the other processes of a run; call it before anything is computed.
@@ -52,30 +58,37 @@ def initialize(
         process_id: number of this one, from 0 on.
         heartbeat_timeout_seconds: a process silent for so long ends the run: all others stop with
             a status that is not 0 and say why on standard error.
+        join_timeout_seconds: how long the processes wait for each other; if not given,
+            JAXGEOM_JOIN_TIMEOUT says it, or else it is `JOIN_SECONDS`. Where JAX finds everything
+            by itself, a process that has waited in vain prints one line and exits with 2: JAX's
+            own joining cannot be interrupted.
         environment: where variables are read; that of the process by default.
 
     Returns:
         Whether there are several processes; if there is one, nothing was done.
 
     Raises:
+        TimeoutError: some processes did not come in time; the message names them.
         ValueError: some of coordinator, number and id are known and others are not, or they do not
-            fit together.
+            fit together; the waiting time is no whole number from 1 on.
     """
     environment = os.environ if environment is None else environment
     given = {"coordinator": coordinator, "num_processes": num_processes, "process_id": process_id}
     known = _known(given, environment)
-    if not known:
-        if not _launched_together(environment):
-            return False
-        jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat_timeout_seconds)
-        return True
-    _check(known)
-    jax.distributed.initialize(
-        known["coordinator"],
-        int(known["num_processes"]),
-        int(known["process_id"]),
-        heartbeat_timeout_seconds=heartbeat_timeout_seconds,
-    )
+    if not known and not _launched_together(environment):
+        return False
+    seconds = _join_seconds(join_timeout_seconds, environment)
+    if known:
+        coordinator, num_processes, process_id = _check(known)
+        meet(coordinator, num_processes, process_id, seconds, port=_own_port(environment))
+    with end_after(seconds):
+        jax.distributed.initialize(
+            coordinator,
+            num_processes,
+            process_id,
+            initialization_timeout=seconds + _ALARM_SECONDS,
+            heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+        )
     return True
 
 
@@ -86,6 +99,7 @@ def session(
     process_id: int | None = None,
     *,
     heartbeat_timeout_seconds: int = HEARTBEAT_SECONDS,
+    join_timeout_seconds: int | None = None,
 ) -> Iterator[None]:
     """Join the other processes for a block; see `initialize`.
 
@@ -97,6 +111,7 @@ def session(
         num_processes,
         process_id,
         heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+        join_timeout_seconds=join_timeout_seconds,
     )
     try:
         yield
@@ -236,8 +251,8 @@ def _known(given: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str
     }
 
 
-def _check(known: Mapping[str, Any]) -> None:
-    """Raise unless coordinator, number and id are there and fit together."""
+def _check(known: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return coordinator, number and id, which must be there and fit together."""
     missing = [name for name in _VARIABLES if name not in known]
     if missing:
         names = ", ".join(f"{name} ({_VARIABLES[name]})" for name in missing)
@@ -249,7 +264,24 @@ def _check(known: Mapping[str, Any]) -> None:
         if not str(known[name]).isdigit():
             raise ValueError(f"{name} must be a whole number, got {known[name]!r}")
     n = _checks.integer("num_processes", int(known["num_processes"]), 1)
-    _checks.integer("process_id", int(known["process_id"]), 0, n - 1, "num_processes - 1")
+    i = _checks.integer("process_id", int(known["process_id"]), 0, n - 1, "num_processes - 1")
+    return known["coordinator"], n, i
+
+
+def _join_seconds(given: int | None, environment: Mapping[str, str]) -> int:
+    """Return how long the processes wait for each other."""
+    if given is not None:
+        return _checks.integer("join_timeout_seconds", given, 1)
+    text = environment.get(_JOIN_VARIABLE, str(JOIN_SECONDS))
+    if not text.isdigit():
+        raise ValueError(f"{_JOIN_VARIABLE} must be a whole number of seconds, got {text!r}")
+    return _checks.integer(_JOIN_VARIABLE, int(text), 1)
+
+
+def _own_port(environment: Mapping[str, str]) -> int | None:
+    """Return the port that JAX is told to listen at on process 0, where it is another."""
+    port = environment.get(_BIND_VARIABLE, "").rpartition(":")[2]
+    return int(port) if port.isdigit() else None
 
 
 def _launched_together(environment: Mapping[str, str]) -> bool:

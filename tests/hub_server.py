@@ -30,12 +30,20 @@ class Request(NamedTuple):
 
 @dataclass
 class Repo:
-    """A repository of one commit; faults are file names."""
+    """A repository at one commit, and what its other branches and tags hold; faults are files."""
 
     files: dict[str, bytes]
     branches: tuple[str, ...] = ("main",)
+    others: dict[str, "Repo"] = field(default_factory=dict)  # by branch or tag
     gone: set[str] = field(default_factory=set)  # in the tree, but not to be had
     cut: dict[str, int] = field(default_factory=dict)  # connections to break half-way, still to go
+
+    def at(self, revision: str) -> "Repo | None":
+        """Return the repository at a branch, a tag or a commit, if it has that."""
+        if revision in (*self.branches, self.commit):
+            return self
+        found = [r for name, r in self.others.items() if revision in (name, r.commit)]
+        return found[0] if found else None
 
     @property
     def commit(self) -> str:
@@ -108,23 +116,23 @@ class _Handler(BaseHTTPRequestHandler):
         elif match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             kind, name, revision, file = match.groups()
             self._file(f"{kind or 'models/'}{name}", revision, file)
-        elif match := re.fullmatch(r"/storage/(models|datasets)/([^/]+/[^/]+)/(.+)", path):
-            kind, name, file = match.groups()
-            repo = self.hub.repos[f"{kind}/{name}"]
-            self._contents(repo, file, {"ETag": f'"{_sha256(repo.files[file])}"'})
+        elif match := re.fullmatch(r"/storage/((?:models|datasets)/[^/]+/[^/]+)/(.+?)/(.+)", path):
+            key, commit, file = match.groups()
+            repo = self._repo(key, commit)
+            if repo is not None:
+                self._contents(repo, file, {"ETag": f'"{_sha256(repo.files[file])}"'})
         else:
             self._error(404, "EntryNotFound")
 
     def _repo(self, key: str, revision: str) -> Repo | None:
         """Return a repository that has the revision; None after an error was sent."""
-        repo = self.hub.repos.get(key)
-        if repo is None:
+        if key not in self.hub.repos:
             self._error(401, "RepoNotFound")  # what the Hub tells those who are not logged in
-        elif revision not in (*repo.branches, repo.commit):
+            return None
+        repo = self.hub.repos[key].at(revision)
+        if repo is None:
             self._error(404, "RevisionNotFound")
-        else:
-            return repo
-        return None
+        return repo
 
     def _api(self, key: str, rest: str, body: str) -> None:
         """Describe a repository at a revision, or the files in it."""
@@ -160,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers |= {
                 "X-Linked-Etag": f'"{_sha256(data)}"',
                 "X-Linked-Size": str(len(data)),
-                "Location": f"{self.hub.storage}/storage/{key}/{file}",
+                "Location": f"{self.hub.storage}/storage/{key}/{repo.commit}/{file}",
             }
             self._send(302, b"", headers)
         else:

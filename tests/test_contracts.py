@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import graphlib
 import importlib
 import inspect
 import pkgutil
@@ -25,7 +26,8 @@ FILES = {"_files", "distributed"}
 LAYERS = {
     "_checks": set(),
     "results": set(),
-    "distributed": BASE,
+    "_roll_call": set(),
+    "distributed": BASE | {"_roll_call"},
     "_mesh": set(),
     "_versions": set(),
     "_process": set(),
@@ -93,6 +95,66 @@ def test_rooms_of_the_experiments_import_what_comes_before_them(path):
         assert imported <= {*ROOMS[: ROOMS.index(place) + 1]}
     elif place != "all.py":
         assert imported <= {*ROOMS}
+
+
+def _imports(root: Path, package: str) -> dict[str, set[str]]:
+    """Return which modules of a package each of its modules names in an import, wherever it stands.
+
+    A package stands for its __init__. That it is loaded before any module in it is no import of
+    that module's, or re-exports would all be circles.
+    """
+    paths = [path.with_suffix("") for path in (root / package).rglob("*.py")]
+    names = {path: ".".join(path.relative_to(root).parts) for path in paths}
+    modules = {name.removesuffix(".__init__"): path for path, name in names.items()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        graph[module] = set()
+        for node in ast.walk(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[module] |= {alias.name for alias in node.names} & set(modules)
+            elif isinstance(node, ast.ImportFrom):
+                named = {f"{node.module}.{alias.name}" for alias in node.names}
+                of_module = {node.module} if named - set(modules) else set()
+                graph[module] |= (named | of_module) & set(modules)
+    return graph
+
+
+def _circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules that import each other in a circle; none where there is no circle."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]  # each imports the next
+    return []
+
+
+@pytest.mark.parametrize("package", ["jaxgeom", "experiments", "benchmarks"])
+def test_no_modules_import_each_other_in_a_circle(package):
+    circle = _circle(_imports(ROOT, package))
+    assert not circle, " imports ".join(circle)
+
+
+@pytest.mark.parametrize(
+    ("back", "found"),
+    [
+        ("import p.a", True),
+        ("from p import a", True),
+        ("from p.a import thing", True),
+        ("if TYPE_CHECKING:\n    from p.a import Thing", True),
+        ("def f():\n    from p.a import thing", True),
+        ("from p import thing", True),  # by way of the package, which re-exports
+        ("from p.c import thing", False),
+        ("import os", False),
+    ],
+)
+def test_a_circle_is_found_wherever_the_import_stands(back, found, tmp_path):
+    (tmp_path / "p").mkdir()
+    files = {"__init__": "from p.a import thing", "a": "from p import b, c", "b": back, "c": ""}
+    for name, text in files.items():
+        (tmp_path / "p" / f"{name}.py").write_text(text)
+    circle = _circle(_imports(tmp_path, "p"))
+    assert ("p.b" in circle) == found
+    assert bool(circle) == found
 
 
 def test_nothing_imports_experiments_or_benchmarks_from_the_package():

@@ -63,8 +63,8 @@ def cache(home: Path, repo: str, *names: str) -> Path:
 def test_without_a_network(environment, tmp_path):
     whole = cache(tmp_path, "org/whole", "config.json", "model.safetensors", "tokenizer.json")
     cache(tmp_path, "org/pickle", "config.json")
-    names = ["org/nothing", "org/whole", "org/pickle", "no such name"]
-    nothing, found, pickle, misnamed = ask(names, tmp_path, **environment)
+    names = ["org/nothing", "org/whole", "org/pickle", "org/pickle@main", "no such name"]
+    nothing, found, pickle, tagged, misnamed = ask(names, tmp_path, **environment)
     assert nothing == (
         "model 'org/nothing' is neither a folder nor completely in the local cache, and the "
         "Hugging Face Hub cannot be reached or HF_HUB_OFFLINE is set: give the path of a model "
@@ -73,6 +73,7 @@ def test_without_a_network(environment, tmp_path):
     assert found == str(whole)
     assert pickle.startswith("model 'org/pickle' on the Hugging Face Hub has no weights in safeten")
     assert "AutoModel.from_pretrained('org/pickle').save_pretrained(FOLDER)" in pickle
+    assert "from_pretrained('org/pickle', revision='main').save_pretrained(FOLDER)" in tagged
     assert misnamed == (
         "model 'no such name' must be a folder, or an id of the Hugging Face Hub (ORG/MODEL), "
         "got neither"
@@ -160,6 +161,9 @@ def test_a_folder_or_file_that_is_no_model(tmp_path):
         ("org/bert-base", "bert-base", "org/bert-base"),
         ("bert-base", "bert-base", "bert-base"),
         ("/models/bert/", "bert", "/models/bert/"),
+        ("bert-base@86b5e09", "bert-base", "bert-base@86b5e09"),
+        ("org/bert-base@refs/pr/1", "bert-base", "org/bert-base@refs/pr/1"),
+        ("mine=org/bert@v1.0", "mine", "org/bert@v1.0"),
     ],
 )
 def test_named_models(text, name, source):
@@ -175,6 +179,56 @@ def test_a_folder_with_an_equals_sign(tmp_path, monkeypatch):
     assert parse_model("lr=1/final") == ("final", "lr=1/final")
     (tmp_path / "lr=1/final").rmdir()
     assert parse_model("lr=1/final") == ("lr", "1/final")
+
+
+def test_a_folder_with_an_at_sign_has_no_revision(tmp_path, monkeypatch):
+    fetch = Mock(side_effect=OSError("no network"))
+    monkeypatch.setattr(module, "snapshot_download", fetch)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(GOLDEN / "bert", tmp_path / "run@2/bert")
+    assert parse_model("run@2/bert") == ("bert", "run@2/bert")
+    assert parse_model("mine=run@2") == ("mine", "run@2")
+    for name in ("run@2/bert", Path("run@2/bert"), tmp_path / "run@2/bert"):
+        assert resolve_model(name) == Path(name)
+    with pytest.raises(
+        ModelError, match=r"\./run@3 must be a model folder: there is no such folder"
+    ):
+        resolve_model("./run@3")
+    assert not fetch.called
+    with pytest.raises(ModelError, match=r"'run@3' could not be fetched"):
+        resolve_model("run@3")  # a branch called 3
+    assert fetch.call_args.args == ("run",)
+    assert fetch.call_args.kwargs["revision"] == "3"
+
+
+@pytest.mark.parametrize("name", ["model", "./model", Path("model")])
+def test_only_the_hub_has_revisions(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "snapshot_download", Mock(side_effect=AssertionError))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(GOLDEN / "bert", tmp_path / "model")
+    must = "a revision must be one of a model on the Hugging Face Hub, got 'v1' for the"
+    with pytest.raises(ModelError, match=f"^{must} folder {name}$"):
+        resolve_model(name, revision="v1")
+    with pytest.raises(ModelError, match=f"^{must} folder {name}$"):
+        resolve_model(type(name)(f"{name}@v1"))
+    with pytest.raises(ModelError, match=f"^{must} built-in model mini-bert$"):
+        resolve_model("mini-bert@v1")
+    with pytest.raises(ModelError, match=f"^{must} built-in model mini-bert$"):
+        resolve_model("mini-bert", revision="v1")
+
+
+def test_a_revision_is_given_once(monkeypatch):
+    fetch = Mock(return_value=str(GOLDEN / "bert"))
+    monkeypatch.setattr(module, "snapshot_download", fetch)
+    assert resolve_model("org/name", revision="v1") == GOLDEN / "bert"
+    assert fetch.call_args.args == ("org/name",)
+    assert fetch.call_args.kwargs["revision"] == "v1"
+    with pytest.raises(ModelError, match="org/name@v1 names a revision already, got revision='v1'"):
+        resolve_model("org/name@v1", revision="v1")
+    with pytest.raises(
+        ModelError, match="revision must be a branch, a tag or a commit, got '' for"
+    ):
+        resolve_model("org/name@")
 
 
 @pytest.mark.parametrize("text", ["", "=", "a=", "=b", "a b=c", "../x=y", "-a=b", "/"])

@@ -30,7 +30,7 @@ from jaxgeom.models import ModelError, resolve_model
 from jaxgeom.tasks.sts import DataError, read_sts
 for name in sys.argv[1:]:
     try:
-        if name == "sentence-transformers/stsb":
+        if name.startswith("sentence-transformers/stsb"):
             pairs = read_sts(name)
             answer = [pairs.sentences1, pairs.sentences2, pairs.scores.tolist(), pairs.name]
         else:
@@ -70,6 +70,9 @@ def model_files(size: int | None = None) -> dict[str, bytes]:
     return files | {"pytorch_model.bin": b"not wanted", "README.md": b"neither"}
 
 
+OLD = Repo(model_files() | {"config.json": model_files()["config.json"].replace(b"{", b"{\n", 1)})
+
+
 def table(scores: list[float]) -> bytes:
     """Return one split of STS-B as the Hub stores it."""
     columns = {
@@ -82,18 +85,25 @@ def table(scores: list[float]) -> bytes:
     return file.getvalue()
 
 
+def data_files(validation: list[float]) -> dict[str, bytes]:
+    """Return the data set with these scores of its middle split."""
+    splits = {"train": [0.0], "validation": validation, "test": [0.4, 0.6]}
+    data = {f"data/{split}-00000-of-00001.parquet": table(s) for split, s in splits.items()}
+    return {"README.md": b"---\nlicense: other\n---\n", **data}
+
+
 def repositories() -> dict[str, Repo]:
     """Return what the server has, faults included."""
-    splits = {"train": [0.0], "validation": [0.2, 1.0, 0.55], "test": [0.4, 0.6]}
-    data = {f"data/{split}-00000-of-00001.parquet": table(s) for split, s in splits.items()}
+    old_data = Repo(data_files([0.0, 0.4]))
     return {
         "models/org/whole": Repo(model_files()),
         "models/org/moving": Repo(model_files()),
+        "models/org/tagged": Repo(model_files(), others={"v1": OLD}),
         "models/org/gone": Repo(model_files(), gone={"model.safetensors"}),
         "models/org/branch": Repo(model_files(), branches=("develop",)),
         "models/org/large": Repo(model_files(24_000_000), cut={"model.safetensors": 1}),
         "models/org/cut": Repo(model_files(), cut={"model.safetensors": 99}),
-        f"datasets/{STS}": Repo({"README.md": b"---\nlicense: other\n---\n", **data}),
+        f"datasets/{STS}": Repo(data_files([0.2, 1.0, 0.55]), others={"v1": old_data}),
     }
 
 
@@ -125,15 +135,18 @@ def ask(hub: Hub, home: Path, *names: str, **environment: str) -> Run:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     """Run the three processes; between the first two the connection recovers, and a model moves."""
     home = tmp_path_factory.mktemp("hub")
-    models = ("org/whole", "org/moving", "org/cut")
+    models = ("org/whole", "org/moving", "org/cut", "org/tagged@v1", "org/tagged")
     with serve(repositories()) as hub:
         faults = ("org/gone", "org/branch", "org/large", "org/nobody")
-        first = ask(hub, home, *models, *faults, STS)
+        revisions = (f"org/tagged@{OLD.commit}", "org/tagged@v9", f"{STS}@v9", f"{STS}@v1")
+        first = ask(hub, home, *models, *faults, *revisions, STS)
         hub.repos["models/org/cut"].cut.clear()
         moving = hub.repos["models/org/moving"].files
         moving["config.json"] = moving["config.json"].replace(b"{", b"{ ", 1)
         second = ask(hub, home, *models, STS)
-        offline = ask(hub, home, *models, "org/gone", STS, HF_HUB_OFFLINE="1")
+        offline = ask(
+            hub, home, *models, "org/gone", "org/tagged@v9", f"{STS}@v1", STS, HF_HUB_OFFLINE="1"
+        )
         yield Runs(first, second, offline)
 
 
@@ -182,12 +195,44 @@ def test_a_file_that_is_gone(runs: Runs) -> None:
 
 
 def test_a_revision_that_is_not_there(runs: Runs) -> None:
-    """The branch that is read, main, does not exist."""
-    assert runs.first.answers["org/branch"] == (
-        "error: model 'org/branch' is on the Hugging Face Hub without the branch 'main', which is "
-        "the one that is read: download the branch you mean, and give that folder"
-    )
+    """The default branch, main, does not exist; neither does a revision that was asked for."""
+    for name, revision in (("org/branch", "main"), ("org/tagged@v9", "v9")):
+        repo = name.partition("@")[0]
+        assert runs.first.answers[name] == (
+            f"error: model {name!r} is on the Hugging Face Hub without the revision {revision!r}: "
+            f"name one of its branches, tags or commits (all 40 digits), as in {repo}@REVISION"
+        )
     assert runs.first.of("org/branch") == []
+    assert runs.first.answers[f"{STS}@v9"].startswith(
+        f"error: {STS}@v9 cannot be loaded from the Hub: it has no revision 'v9', which must be one"
+    )
+
+
+def test_a_revision_is_read_by_its_tag_or_its_commit(runs: Runs) -> None:
+    """Tag and default branch differ in their configurations; what is the same is fetched once."""
+    tag, commit, main = (
+        Path(runs.first.answers[f"org/tagged{revision}"])
+        for revision in ("@v1", f"@{OLD.commit}", "")
+    )
+    assert tag == commit != main
+    assert (tag / "config.json").read_bytes() == OLD.files["config.json"]
+    assert (main / "config.json").read_bytes() == model_files()["config.json"]
+    assert load_encoder(tag).config == load_encoder(main).config  # they differ in a blank alone
+    assert runs.first.of("org/tagged").count("config.json") == 2
+    assert runs.first.of("org/tagged").count("model.safetensors") == 1
+    for later in (runs.second, runs.offline):
+        assert later.answers["org/tagged@v1"] == str(tag)
+        assert later.answers["org/tagged"] == str(main)
+        assert later.of("org/tagged") == []
+    assert runs.offline.answers["org/tagged@v9"].startswith(
+        "error: model 'org/tagged@v9' is neither a folder nor completely in the local cache"
+    )
+
+
+def test_a_revision_of_sts_is_read_from_the_hub_then_from_the_cache(runs: Runs) -> None:
+    """Without a network too, where the default branch was read after it."""
+    assert runs.first.answers[f"{STS}@v1"][2:] == [[0.0, 2.0], f"{STS}@v1:dev"]
+    assert runs.offline.answers[f"{STS}@v1"] == runs.first.answers[f"{STS}@v1"]
 
 
 def test_a_repository_that_is_not_there(runs: Runs) -> None:
@@ -227,6 +272,6 @@ def test_sts_is_read_from_the_hub_then_from_the_cache(runs: Runs) -> None:
     assert sentences2 == ["A man sings 0.", "A man sings 1.", "A man sings 2."]
     assert scores == pytest.approx([1.0, 5.0, 2.75])  # from 0..1
     assert name == f"{STS}:dev"
-    assert [name for name in runs.first.of(f"{STS}/data") if "validation" in name]
+    assert [name for name in runs.first.of(STS) if "validation" in name]
     assert runs.second.answers[STS] == runs.first.answers[STS]
     assert [name for name in runs.second.of(STS) if name.endswith(".parquet")] == []

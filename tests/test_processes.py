@@ -1,7 +1,10 @@
 """Two processes on this machine, over gloo: one result, one error, and no survivor of a death."""
 
 import json
+import re
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import drivers
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 import tiny_study
 
-from jaxgeom import analyze, distributed
+from jaxgeom import _roll_call, analyze, distributed
 
 D = 8
 FLAGS = ("--clusters", "3", "--directions", "2")
@@ -85,6 +88,100 @@ def test_when_one_process_is_killed_the_other_ends_and_says_why(killed, folder):
         assert processes[1 - killed].returncode != 0
         assert error.strip()
     assert names(folder) == before
+
+
+@pytest.mark.parametrize(("came", "by"), [(0, "flag"), (1, "environment")])
+def test_when_one_process_does_not_come_the_other_says_so(came, by, folder):
+    address = f"127.0.0.1:{drivers.free_port()}"
+    flags = ("--coordinator", address, "--num-processes", 2, "--process-id", came)
+    environment = {"JAXGEOM_JOIN_TIMEOUT": "300"}
+    if by == "flag":
+        flags += ("--join-timeout", 5)
+    else:
+        environment = {"JAXGEOM_JOIN_TIMEOUT": "5"}
+    before = names(folder)
+    start = time.monotonic()
+    command = ("-m", "jaxgeom.analyze", folder / "shards", *flags)
+    with drivers.ended([drivers.start(*command, environment=environment)]) as (process,):
+        printed, error = process.communicate(timeout=60)
+        assert process.returncode == 2
+    assert 5 <= time.monotonic() - start < 60
+    assert printed == ""
+    assert error == (
+        f"error: 2 processes were to meet at {address}, and after 5 seconds number {1 - came} is "
+        "not there; JAXGEOM_JOIN_TIMEOUT=SECONDS makes the others wait longer\n"
+    )
+    assert names(folder) == before
+
+
+def meet(address, n, indices, seconds):
+    """Return what becomes of some of the processes that are to meet: None, or the error."""
+
+    def one(index):
+        try:
+            _roll_call.meet(address, n, index, seconds)
+        except TimeoutError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(len(indices)) as pool:
+        return list(pool.map(one, indices))
+
+
+def test_all_who_came_are_told_who_is_missing():
+    address = f"127.0.0.1:{drivers.free_port()}"
+    assert meet(address, 5, [3, 0, 1], 3) == 3 * [
+        f"5 processes were to meet at {address}, and after 3 seconds numbers 2, 4 are not there; "
+        "JAXGEOM_JOIN_TIMEOUT=SECONDS makes the others wait longer"
+    ]
+    assert meet(address, 5, [3, 0, 1, 4, 2], 30) == 5 * [None]  # the same port, at once
+    assert all("number 0 is not" in error for error in meet(address, 3, [1, 2], 1))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"jaxgeom 2 of 3\n", b"jaxgeom 2 of 4\n", b"jaxgeom 7 of 3\n", b"GET / HTTP/1.1\r\n\r\n", b""],
+    ids=["who leaves", "of another run", "of no number", "stranger", "silent"],
+)
+def test_who_leaves_and_who_does_not_belong_here_is_missing(words):
+    port = drivers.free_port()
+    with ThreadPoolExecutor() as pool:
+        errors = pool.submit(meet, f"127.0.0.1:{port}", 3, [0, 1], 3)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=1) as line:
+                    line.sendall(words)
+                    break
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        else:
+            pytest.fail("nobody listens")
+        assert [re.search(r"number.* not there", error)[0] for error in errors.result()] == 2 * [
+            "number 2 is not there"
+        ]
+
+
+def test_processes_that_a_launcher_started_end_with_a_line_too():
+    code = (
+        "import time; from jaxgeom._roll_call import end_after\nwith end_after(1): time.sleep(60)"
+    )
+    with drivers.ended([drivers.start("-c", code)]) as (process,):
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 2
+    assert error == "error: the processes did not join within 1 seconds\n"
+    with _roll_call.end_after(1):
+        pass
+    time.sleep(1.5)  # or this very process would end
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-5", ""])
+def test_how_long_processes_wait_is_a_number_of_seconds(text):
+    run = {"coordinator": "h:1", "num_processes": 2, "process_id": 0}
+    with pytest.raises(ValueError, match=r"JAXGEOM_JOIN_TIMEOUT must be .*, got"):
+        distributed.initialize(**run, environment={"JAXGEOM_JOIN_TIMEOUT": text})
+    with pytest.raises(ValueError, match=r"join_timeout_seconds must be .*, got 0"):
+        distributed.initialize(**run, join_timeout_seconds=0, environment={})
 
 
 def test_table1_is_the_same_from_two_processes(tmp_path):

@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from jaxgeom import reference, streaming
-from jaxgeom.streaming import _columns, _readers
+from jaxgeom.streaming import _columns
+from jaxgeom.streaming._read_ahead import read_ahead
 from jaxgeom.streaming._sample import Sample
 
 X = np.random.default_rng(0).normal(size=(23, 4)).astype(np.float32)
@@ -19,7 +20,7 @@ X = np.random.default_rng(0).normal(size=(23, 4)).astype(np.float32)
 
 def rows_of(source):
     """Read a source to its end, five rows at a time, as a pass does."""
-    return np.concatenate([chunk[:n].copy() for chunk, n in _readers.read_ahead(source, 5)])
+    return np.concatenate([chunk[:n].copy() for chunk, n in read_ahead(source, 5)])
 
 
 def as_lists(x, fixed=True):
@@ -143,7 +144,7 @@ def test_the_sample_is_uniform():
 
 def test_reading_stops_where_nobody_asks_for_more():
     before = threading.active_count()
-    chunks = _readers.read_ahead(streaming.open_source([X] * 50), 5)
+    chunks = read_ahead(streaming.open_source([X] * 50), 5)
     next(chunks)
     chunks.close()
     assert threading.active_count() == before

@@ -194,6 +194,51 @@ def test_bad_rows_of_the_hub(hub, name, columns, message):
         read_sts(name, split="test")
 
 
+def test_a_revision_of_the_hub(hub, monkeypatch):
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    asked = []
+
+    def snapshot_download(name, **options):
+        asked.append((name, options))
+        return "folder"
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    sentences1, sentences2, scores = zip(*PAIRS, strict=True)
+    calls = hub({"sentence1": sentences1, "sentence2": sentences2, "label": scores})
+    for read in (read_sts("nyu-mll/glue@v1"), read_sts("nyu-mll/glue", revision="v1")):
+        assert_pairs(read)
+        assert read.name == "nyu-mll/glue@v1:dev"
+    assert calls == 2 * [(("folder", "stsb"), {"split": "validation"})]
+    of_stsb = {"revision": "v1", "allow_patterns": ["README.md", "stsb/*"]}
+    assert asked == 2 * [("nyu-mll/glue", {"repo_type": "dataset", **of_stsb})]
+
+
+def test_only_the_hub_has_revisions(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "dev.csv")
+    for source in ("mini-sts", ".", "dev.csv", "no/where"):
+        with pytest.raises(
+            DataError, match=f"a revision must be one of .* on the Hub, got 'v1' for {source}"
+        ):
+            read_sts(source, revision="v1")
+    with pytest.raises(DataError, match="on the Hub, got 'v1' for mini-sts"):
+        read_sts("mini-sts@v1")
+    with pytest.raises(DataError, match="glue@v1 names a revision already, got revision='v1' too"):
+        read_sts("nyu-mll/glue@v1", revision="v1")
+    with pytest.raises(DataError, match="revision must be a branch, a tag or a commit, got '' for"):
+        read_sts("nyu-mll/glue@")
+    with pytest.raises(DataError, match=r"no/where@v1 is no file, no folder and none of the"):
+        read_sts("no/where@v1")
+
+
+def test_a_folder_with_an_at_sign_has_no_revision(monkeypatch, tmp_path):
+    folder = tmp_path / "nyu-mll" / "glue@v1"
+    folder.mkdir(parents=True)
+    write_csv(folder / "dev.csv")
+    monkeypatch.chdir(tmp_path)
+    assert_pairs(read_sts("nyu-mll/glue@v1"))
+
+
 @pytest.mark.parametrize("error", [ConnectionError("no route"), ValueError("no route")])
 def test_a_hub_out_of_reach(monkeypatch, error):
     datasets = pytest.importorskip("datasets")

@@ -65,7 +65,8 @@ def rows_of(output: Path) -> list[dict[str, Any]]:
 
 def written(output: Path) -> list[str]:
     """Names of everything in the output folder but what is reused, temporary files included."""
-    names = sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+    files = [path for path in output.rglob("*") if path.is_file() and path.name != ".run.json.lock"]
+    names = sorted(str(path.relative_to(output)) for path in files)
     return [name for name in names if not re.fullmatch(r"measured/\w{64}\.json", name)]
 
 

@@ -36,9 +36,9 @@ class Common:
     """Options that experiments share; `main` makes flags of them."""
 
     models: tuple[str, ...] = ()
-    """Encoders: NAME=FOLDER, a folder, a built-in one, or a Hub id."""
+    """Encoders: a folder, a built-in one, a Hub id or HUBID@REVISION, or NAME= one of these."""
     data: str | None = None
-    """STS-B: a folder, a file, or a Hub data set id; or mini-sts, which needs none."""
+    """STS-B: a folder, a file, a Hub data set id or ID@REVISION; or mini-sts, which needs none."""
     train: str | None = None
     """STS-B to train on, where it is not in --data; only fine-tuning reads it."""
     split: str = "dev"

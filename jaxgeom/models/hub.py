@@ -40,8 +40,8 @@ _REFUSALS: dict[type[Exception], str] = {
         "repository run 'hf auth login'"
     ),
     RevisionNotFoundError: (
-        "is on the Hugging Face Hub without the branch 'main', which is the one that is read: "
-        "download the branch you mean, and give that folder"
+        "is on the Hugging Face Hub without the revision {revision!r}: name one of its branches, "
+        "tags or commits (all 40 digits), as in {repo}@REVISION"
     ),
     RemoteEntryNotFoundError: (
         "is on the Hugging Face Hub, but one of the files it lists is missing there: try again "
@@ -59,15 +59,15 @@ class NamedModel(NamedTuple):
     """A model and what tables and files call it."""
 
     name: str
-    source: str  # a folder or a Hub id, as `resolve_model` takes it
+    source: str  # a folder, a Hub id or HUBID@REVISION, as `resolve_model` takes it
 
 
 def parse_model(text: str) -> NamedModel:
     """Split a model as given on a command line into its name and where it comes from.
 
     Args:
-        text: `NAME=PATH`, `NAME=ORG/MODEL`, a path, or a Hub id. A path or id goes by its last
-            part.
+        text: A path, a Hub id, or `HUBID@REVISION`, each with or without `NAME=` before it. A path
+            or id goes by its last part, without the revision.
 
     Returns:
         The name and the source.
@@ -80,12 +80,14 @@ def parse_model(text: str) -> NamedModel:
         'minilm'
         >>> parse_model("google-bert/bert-base-uncased").name
         'bert-base-uncased'
+        >>> parse_model("google-bert/bert-base-uncased@main")
+        NamedModel(name='bert-base-uncased', source='google-bert/bert-base-uncased@main')
     """
     before, equals, after = text.partition("=")
     if equals and not Path(text).expanduser().is_dir():  # a folder's name may hold a "="
         name, source = before, after
     else:
-        name, source = Path(text).expanduser().resolve().name, text
+        name, source = Path(_split(text)[0]).expanduser().resolve().name, text
     if not source or not _NAME.fullmatch(name):
         raise ModelError(
             "a model must be given as NAME=PATH, a path or a Hub id, its name of letters, digits, "
@@ -94,21 +96,56 @@ def parse_model(text: str) -> NamedModel:
     return NamedModel(name, source)
 
 
-def resolve_model(name: str | Path) -> Path:
+def resolve_model(name: str | Path, *, revision: str | None = None) -> Path:
     """Return the folder of a model, which is fetched if need be.
 
     Args:
         name: A folder; or, where there is none of that name, a built-in model ("mini-bert",
             "mini-roberta"); or the id of a repository on the Hugging Face Hub, of which a copy
-            that was fetched before serves without a network.
+            that was fetched before serves without a network. `HUBID@REVISION` gives the id its
+            revision.
+        revision: A branch, a tag or a commit of a repository on the Hub; its default branch where
+            there is none.
 
     Returns:
         A folder with a `config.json`.
 
     Raises:
-        ModelError: If there is no such model, if the Hub cannot be reached, or if the repository
-            has no weights in safetensors; the message says what to do.
+        ModelError: If there is no such model or revision, if a model that is not on the Hub is
+            given a revision, if the Hub cannot be reached, or if the repository has no weights in
+            safetensors; the message says what to do.
     """
+    source, named = _split(name)
+    if named is not None and revision is not None:
+        raise ModelError(f"{name} names a revision already, got revision={revision!r} too")
+    revision = revision if named is None else named
+    if revision == "":
+        raise ModelError(f"revision must be a branch, a tag or a commit, got '' for {name}")
+    folder = _folder(source)
+    here = folder or _builtin(str(source))
+    if here is None:
+        return _checked(_fetch(str(source), revision), str(source), revision)
+    if revision is not None:
+        raise ModelError(
+            f"a revision must be one of a model on the Hugging Face Hub, got {revision!r} for the "
+            f"{'folder' if folder else 'built-in model'} {source}"
+        )
+    return here
+
+
+def _split(name: str | Path) -> tuple[str | Path, str | None]:
+    """Split HUBID@REVISION; a folder that is there, or could only be one, may hold an "@"."""
+    source, at, revision = str(name).partition("@")
+    if not at or Path(name).expanduser().exists():
+        return name, None
+    before = Path(source) if isinstance(name, Path) else source
+    if _is_path(before) and not Path(before).expanduser().exists():
+        return name, None
+    return before, revision
+
+
+def _folder(name: str | Path) -> Path | None:
+    """Return the folder of that name, which holds a model; None where a Hub id may be meant."""
     folder = Path(name).expanduser()
     if folder.exists():
         if not (folder / "config.json").is_file():
@@ -116,7 +153,7 @@ def resolve_model(name: str | Path) -> Path:
         return folder
     if _is_path(name):
         raise ModelError(f"{name} must be a model folder: there is no such folder")
-    return _builtin(str(name)) or _checked(_fetch(str(name)), str(name))
+    return None
 
 
 def _builtin(name: str) -> Path | None:
@@ -133,28 +170,37 @@ def _is_path(name: str | Path) -> bool:
     return isinstance(name, Path) or text.startswith((".", "/", "~")) or text.count("/") > 1
 
 
-def _fetch(repo: str) -> Path:
+def _fetch(repo: str, revision: str | None) -> Path:
     """Fetch a repository, or say why that failed."""
+    model = _written(repo, revision)
     try:
-        return Path(snapshot_download(repo, allow_patterns=_WANTED))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=_WANTED))
     except tuple(_REFUSALS) as error:
         says = next(says for kind, says in _REFUSALS.items() if isinstance(error, kind))
-        raise ModelError(f"model {repo!r} {says}") from error
+        says = says.format(repo=repo, revision=revision or "main")
+        raise ModelError(f"model {model!r} {says}") from error
     except (HTTPError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(
-            f"model {repo!r} could not be fetched from the Hugging Face Hub: {reason}"
+            f"model {model!r} could not be fetched from the Hugging Face Hub: {reason}"
         ) from error
 
 
-def _checked(folder: Path, repo: str) -> Path:
+def _checked(folder: Path, repo: str, revision: str | None) -> Path:
     """Return what was fetched, if it is a model that can be read."""
+    model = _written(repo, revision)
     if not (folder / "config.json").is_file():
-        raise ModelError(f"model {repo!r} on the Hugging Face Hub has no config.json")
+        raise ModelError(f"model {model!r} on the Hugging Face Hub has no config.json")
     if not any(folder.glob("model*.safetensors")):
+        of_revision = "" if revision is None else f", revision={revision!r}"
         raise ModelError(
-            f"model {repo!r} on the Hugging Face Hub has no weights in safetensors: convert it "
+            f"model {model!r} on the Hugging Face Hub has no weights in safetensors: convert it "
             "where torch is installed, with transformers.AutoModel.from_pretrained"
-            f"({repo!r}).save_pretrained(FOLDER), and give that folder"
+            f"({repo!r}{of_revision}).save_pretrained(FOLDER), and give that folder"
         )
     return folder
+
+
+def _written(repo: str, revision: str | None) -> str:
+    """Return how a model on the Hub is named on a command line."""
+    return repo if revision is None else f"{repo}@{revision}"

@@ -21,7 +21,7 @@ from jaxgeom._mesh import COMMON, ROWS, row_mesh
 from jaxgeom.kernels._accumulate import Accumulator, default_chunk_size, fold, to_host
 from jaxgeom.kernels._arrays import compute_dtype
 from jaxgeom.kernels._removal import Change
-from jaxgeom.streaming._readers import read_ahead
+from jaxgeom.streaming._read_ahead import read_ahead
 from jaxgeom.streaming._sources import AnySource
 
 SUPER_CHUNK = 1 << 20  # rows

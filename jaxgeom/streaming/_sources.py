@@ -5,43 +5,17 @@ A file is read by `readinto` a buffer that is used again, not mapped: mapped pag
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from jaxgeom import _checks, distributed
 from jaxgeom.streaming._columns import open_columns
 from jaxgeom.streaming._raw import open_npy, open_safetensors
-from jaxgeom.streaming._readers import Blocks, Chain, Reader
-
-
-@runtime_checkable
-class Part(Protocol):
-    """The matrix in one file."""
-
-    @property
-    def name(self) -> str:
-        """Path of the file."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    def n_features(self) -> int:
-        """Width d."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """What a row is read in."""
-
-    def rows(self, start: int, stop: int) -> AbstractContextManager[Reader]:
-        """Open the rows from `start` up to `stop`."""
-
+from jaxgeom.streaming._readers import Blocks, Chain, Part, Reader
 
 OPENERS: dict[str, Callable[[Path, str | None], Part]] = {
     ".npy": open_npy,

@@ -7,7 +7,7 @@ error that names the line, never a row left out:
 * `{train,dev}.tsv` of GLUE: tabs, a header that names the columns, score in 0..5.
 * `sts-{train,dev,test}.csv`, the original: tabs, no header, seven columns or more, score in 0..5.
 * `mini-sts`, which is made up here and needs no file; see `jaxgeom.tasks.mini_sts`.
-* a data set on the Hub, of those in `HUB`.
+* a data set on the Hub, of those in `HUB`; ID@REVISION reads one of its branches, tags or commits.
 """
 
 import csv
@@ -69,24 +69,33 @@ class _Record(NamedTuple):
     score: Any
 
 
-def read_sts(source: str | Path, *, split: str = "dev", quoting: str = "plain") -> StsPairs:
+def read_sts(
+    source: str | Path,
+    *,
+    split: str = "dev",
+    quoting: str = "plain",
+    revision: str | None = None,
+) -> StsPairs:
     """Return the sentence pairs of an STS-B source.
 
     Args:
         source: a folder with one of the layouts above, a file of one of them, "mini-sts", or the
-            id of a data set in `HUB`. What exists on disk comes first.
+            id of a data set in `HUB`, or ID@REVISION. What exists on disk comes first.
         split: "train", "dev" or "test"; ignored where `source` is a file.
         quoting: how the layouts with tabs are read. "plain": a quotation mark is a character like
             any other, as their makers meant it. "default": as csv and pandas read by default, where
             a sentence that opens with a quotation mark swallows tabs and lines up to the next one,
             and pairs are lost. Sources without tabs are read one way.
+        revision: a branch, a tag or a commit of a data set on the Hub; its default branch where
+            there is none.
 
     Returns:
         `StsPairs`, scores brought to 0..5.
 
     Raises:
-        DataError: no such source; not UTF-8; a wrong number of columns, an empty sentence, a score
-            that is missing, out of scale or -1 (unlabelled), each with its line.
+        DataError: no such source; a revision of a source that is not on the Hub; not UTF-8; a wrong
+            number of columns, an empty sentence, a score that is missing, out of scale or -1
+            (unlabelled), each with its line.
         ImportError: a data set on the Hub without the extra `hf`.
         ValueError: `split` or `quoting` is unknown.
 
@@ -102,18 +111,22 @@ def read_sts(source: str | Path, *, split: str = "dev", quoting: str = "plain") 
     """
     _checks.option("split", split, SPLITS)
     _checks.option("quoting", quoting, QUOTING)
+    name, revision = _split(source, revision)
+    if name in HUB and not Path(name).exists():
+        records = _records_on_hub(name, split, revision)
+        return _collect(records, HUB[name].scale, f"{_written(name, revision)}:{split}")
+    if revision is not None:
+        hub = ", ".join(HUB)
+        raise DataError(f"a revision must be one of {hub} on the Hub, got {revision!r} for {name}")
     path = Path(source)
     if path.is_dir():
         path = _file_in(path, split)
     if path.is_file():
         return _collect(_records_in(path, quoting), MAX_SCORE, str(path))
-    name = str(source)
     if name == MINI_STS:
         return made_up(split)
-    if name not in HUB:
-        known = f"{MINI_STS}, {', '.join(HUB)}"
-        raise DataError(f"{name} is no file, no folder and none of the data sets {known}")
-    return _collect(_records_on_hub(name, split), HUB[name].scale, f"{name}:{split}")
+    known = f"{MINI_STS}, {', '.join(HUB)}"
+    raise DataError(f"{name} is no file, no folder and none of the data sets {known}")
 
 
 def made_up(split: str, *, n_pairs: int | None = None, seed: int = 0) -> StsPairs:
@@ -141,6 +154,19 @@ def made_up(split: str, *, n_pairs: int | None = None, seed: int = 0) -> StsPair
     pairs = draw_pairs(split, number, seed)
     records = (_Record(f"{MINI_STS}, pair {i}", *pair[:3]) for i, pair in enumerate(pairs))
     return _collect(records, MAX_SCORE, f"{MINI_STS}:{split}")
+
+
+def _split(source: str | Path, revision: str | None) -> tuple[str, str | None]:
+    """Return a source and its revision, which may be in its name; what is on disk may hold "@"."""
+    text = str(source)
+    name, at, named = text.partition("@")
+    if at and name in (*HUB, MINI_STS) and not Path(text).exists():
+        if revision is not None:
+            raise DataError(f"{text} names a revision already, got revision={revision!r} too")
+        text, revision = name, named
+    if revision == "":
+        raise DataError(f"revision must be a branch, a tag or a commit, got '' for {text}")
+    return text, revision
 
 
 def _file_in(folder: Path, split: str) -> Path:
@@ -232,19 +258,20 @@ def _expect(fits: bool, where: str, columns: str, row: list[str]) -> None:
         raise DataError(f"{where}: expected {columns}, got {len(row)}{spans}")
 
 
-def _records_on_hub(name: str, split: str) -> Iterator[_Record]:
+def _records_on_hub(name: str, split: str, revision: str | None) -> Iterator[_Record]:
     """Read a data set of the Hub, or its copy in the local cache."""
     config, score_column, _ = HUB[name]
-    rows = _load_dataset(name, config, _HUB_SPLITS[split])
+    rows = _load_dataset(name, config, _HUB_SPLITS[split], revision)
+    written = _written(name, revision)
     names = ("sentence1", "sentence2", score_column)
     missing = [column for column in names if column not in rows.column_names]
     if missing:
-        raise DataError(f"{name} must have the columns {', '.join(missing)}")
+        raise DataError(f"{written} must have the columns {', '.join(missing)}")
     for i, row in enumerate(rows):
-        yield _Record(f"{name}:{split}, row {i}", *(row[column] for column in names))
+        yield _Record(f"{written}:{split}, row {i}", *(row[column] for column in names))
 
 
-def _load_dataset(name: str, config: str | None, split: str) -> Any:
+def _load_dataset(name: str, config: str | None, split: str, revision: str | None) -> Any:
     """Return a split of a data set of the Hub."""
     try:
         import datasets  # noqa: PLC0415  (an extra, and slow to import)
@@ -252,10 +279,36 @@ def _load_dataset(name: str, config: str | None, split: str) -> Any:
         message = f"{name} is on the Hub, which needs datasets: pip install 'jaxgeom[hf]'"
         raise ImportError(message) from error
     try:
-        return datasets.load_dataset(name, config, split=split)
+        path = name if revision is None else _fetch(name, config, revision)
+        return datasets.load_dataset(path, config, split=split)
     except (OSError, ValueError) as error:
         advice = "Without a network, name a folder or a file"
-        raise DataError(f"{name} cannot be loaded from the Hub: {error}. {advice}") from error
+        written = _written(name, revision)
+        raise DataError(f"{written} cannot be loaded from the Hub: {error}. {advice}") from error
+
+
+def _fetch(name: str, config: str | None, revision: str) -> str:
+    """Return the folder of a data set's revision, from the Hub or the local cache.
+
+    `datasets` takes a revision too, but without a network it gives whichever one it read last.
+    """
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  (for revisions alone)
+    from huggingface_hub.errors import RevisionNotFoundError  # noqa: PLC0415
+
+    wanted = None if config is None else ["README.md", f"{config}/*"]
+    try:
+        return snapshot_download(
+            name, repo_type="dataset", revision=revision, allow_patterns=wanted
+        )
+    except RevisionNotFoundError as error:
+        raise ValueError(
+            f"it has no revision {revision!r}, which must be one of its branches, tags or commits"
+        ) from error
+
+
+def _written(name: str, revision: str | None) -> str:
+    """Return how a data set on the Hub is named on a command line."""
+    return name if revision is None else f"{name}@{revision}"
 
 
 def _collect(records: Iterable[_Record], scale: float, name: str) -> StsPairs:
