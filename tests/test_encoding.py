@@ -57,13 +57,24 @@ def test_batches_and_neighbours_do_not_matter(roberta, golden):
         np.testing.assert_allclose(alone.hidden, among, atol=1e-5)  # another product shape
 
 
+def test_a_sentence_that_comes_again_is_computed_once(roberta, golden):
+    sentences = golden["sentences"].tolist()
+    once = encode(*roberta, sentences, progress=False)
+    three = encode(*roberta, [*sentences, *sentences, sentences[0]], progress=False)
+    n = len(once.hidden)
+    assert (three.hidden[:n] == once.hidden).all()  # the batches are the same ones
+    assert (three.hidden[n : 2 * n] == once.hidden).all()
+    assert (three.hidden[2 * n :] == once.hidden[once.sentence_ids == 0]).all()
+    assert three.token_ids.tolist() == [*once.token_ids, *once.token_ids, *three.token_ids[2 * n :]]
+
+
 def test_one_trace_per_shape(roberta, golden):
     sentences = golden["sentences"].tolist()
     _forward.clear_cache()
     encode(*roberta, sentences, rows_per_batch=2, progress=False)
-    encode(*roberta, sentences[:1], rows_per_batch=2, progress=False)
+    encode(*roberta, [max(sentences, key=len)], rows_per_batch=2, progress=False)
     fresh = random_encoder(roberta[0].config, key=jax.random.key(0))
-    encode(fresh, roberta[1], sentences[1:], rows_per_batch=2, progress=False)
+    encode(fresh, roberta[1], sentences[::-1], rows_per_batch=2, progress=False)
     assert _forward._cache_size() == 1
     encode(*roberta, sentences, rows_per_batch=2, max_length=64, progress=False)
     assert _forward._cache_size() == 2

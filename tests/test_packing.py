@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxgeom.models import pack, pool
+from jaxgeom.models.packing import pack_different
 
 SENTENCE_LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=60)
 
@@ -73,6 +74,40 @@ def test_it_is_first_fit_decreasing(lengths, row_length):
     assert packing.n_rows == len(free)
     for i, place in expected.items():
         assert (packing.rows[i], packing.starts[i]) == place
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=12), min_size=1, max_size=60),
+    st.integers(12, 30),
+    st.integers(1, 3),
+    st.integers(1, 4),
+)
+def test_different_sentences_once_in_rows_as_short_as_pays(texts, max_length, batch, row_multiple):
+    """Rows of 4 tokens, 8, 16 … up to `max_length`, a length of its own for two batches or more."""
+    ids = [np.array(text, np.int32) for text in texts]
+    size = batch * max_length
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxgeom.models.packing._SHORT", 4)
+        patch.setattr("jaxgeom.models.packing._WORTH", 2)
+        groups = [*pack_different(ids, max_length, size, row_multiple=row_multiple)]
+    found, computed = {}, 0
+    for rows, n_rows, tokens, places in groups:
+        count, length = rows.input_ids.shape
+        assert count % n_rows == 0
+        assert n_rows % row_multiple == 0
+        assert n_rows * length >= size
+        assert (np.diff(places) >= 0).all()
+        found |= {t: rows.input_ids.ravel()[p] for t, p in zip(tokens, places, strict=True)}
+        computed += int((rows.segment_ids > 0).sum())
+    everything = np.concatenate(ids)
+    assert [found[t] for t in range(everything.size)] == everything.tolist()
+    assert computed == sum(len(text) for text in {*map(tuple, texts)})
+    row_lengths = [group.rows.input_ids.shape[1] for group in groups]
+    assert row_lengths == sorted({*row_lengths})
+    filled = [int((group.rows.segment_ids > 0).sum()) for group in groups]
+    assert all(n >= 2 * size for n in filled[:-1])
+    longest = max(map(len, texts))
+    assert longest <= row_lengths[-1] <= max(4, min(2 * longest - 1, max_length))
 
 
 def test_short_sentences_fill_their_rows():

@@ -1,6 +1,6 @@
 """Text to token embeddings: tokenise, pack, run the encoder batch by batch, put back in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +15,7 @@ from jaxgeom import _checks
 from jaxgeom._mesh import COMMON, ROWS, place
 from jaxgeom.models.config import EncoderConfig
 from jaxgeom.models.encoder import Encoder
-from jaxgeom.models.packing import Packing, Rows, pack
+from jaxgeom.models.packing import Group, Rows, pack_different
 from jaxgeom.models.tokens import Tokenized, Tokenizer
 
 LAYERS = ("last", "all")
@@ -51,8 +51,8 @@ def encode(
         tokenizer: The tokenizer of the same model.
         sentences: Texts; none of them empty.
         max_length: The most tokens of a sentence, special ones included; longer ones are cut and
-            counted. It is also the length of the rows that the sentences are packed into.
-        rows_per_batch: Rows that the encoder computes at a time.
+            counted.
+        rows_per_batch: How many times `max_length` tokens the encoder computes at a time.
         layers: "last", or "all": the embeddings' output and every layer's.
         progress: Whether a bar is shown, where there is a terminal to show it on.
         out: [n h] or [layers + 1, n, h] float32; where to write the hidden states (a `numpy.memmap`
@@ -99,18 +99,23 @@ def _fill_hidden(
     hidden: np.ndarray,
     encoder: Encoder,
     tokenized: Sequence[Tokenized],
-    row_length: int,
+    max_length: int,
     rows_per_batch: int,
     progress: bool,
     mesh: Mesh | None,
 ) -> None:
     """Write the hidden states of all tokens into `hidden`, batch by batch."""
     ids = [tokens.ids for tokens in tokenized]
-    rows_per_batch *= 1 if mesh is None else mesh.size
-    packing = pack([len(i) for i in ids], row_length, row_multiple=rows_per_batch)
-    config = encoder.config
-    rows = packing.fill(ids, first_position=config.first_position, pad_id=config.pad_token_id)
-    started = _start(encoder, rows, packing, rows_per_batch, hidden.ndim == 3, mesh)
+    size = rows_per_batch * max_length * (1 if mesh is None else mesh.size)
+    groups = pack_different(
+        ids,
+        max_length,
+        size,
+        first_position=encoder.config.first_position,
+        pad_id=encoder.config.pad_token_id,
+        row_multiple=1 if mesh is None else mesh.size,
+    )
+    started = _start(encoder, groups, hidden.ndim == 3, mesh)
     with tqdm(total=hidden.shape[-2], unit="tok", disable=None if progress else True) as bar:
         for tokens, within, states in _one_ahead(started):
             flat = np.asarray(states).reshape(*hidden.shape[:-2], -1, hidden.shape[-1])
@@ -119,27 +124,20 @@ def _fill_hidden(
 
 
 def _start(
-    encoder: Encoder,
-    rows: Rows,
-    packing: Packing,
-    rows_per_batch: int,
-    all_layers: bool,
-    mesh: Mesh | None,
+    encoder: Encoder, groups: Iterable[Group], all_layers: bool, mesh: Mesh | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, jax.Array]]:
     """Start each batch; yield which tokens it holds, their places in it, and its hidden states."""
     graphdef, state = nnx.split(encoder)
     state = state if mesh is None else place(state, mesh)
-    places = packing.places
-    order = np.argsort(places)
-    size = rows_per_batch * packing.row_length
-    for first in range(0, packing.n_rows, rows_per_batch):
-        batch = Rows(*(array[first : first + rows_per_batch] for array in rows))
-        offset = first * packing.row_length
-        low, high = np.searchsorted(places, [offset, offset + size], sorter=order)
-        tokens = order[low:high]
-        batch = batch if mesh is None else place(batch, mesh, ROWS)
-        states = _forward(graphdef, state, batch, all_layers=all_layers, mesh=mesh)
-        yield tokens, places[tokens] - offset, states
+    for rows, n_rows, tokens, places in groups:
+        size = n_rows * rows.input_ids.shape[1]
+        for first in range(0, len(rows.input_ids), n_rows):
+            batch = Rows(*(array[first : first + n_rows] for array in rows))
+            offset = first // n_rows * size
+            low, high = np.searchsorted(places, [offset, offset + size])
+            batch = batch if mesh is None else place(batch, mesh, ROWS)
+            states = _forward(graphdef, state, batch, all_layers=all_layers, mesh=mesh)
+            yield tokens[low:high], places[low:high] - offset, states
 
 
 def _one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:

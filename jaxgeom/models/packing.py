@@ -2,15 +2,19 @@
 
 With a sentence of a dozen tokens to a row, most of what is computed is padding. Packed first-fit
 decreasing, almost every place holds a token; and all rows have one length, so one compilation does.
+Attention costs in proportion to that length: many short sentences get shorter rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Int32, Int64
 
 from jaxgeom import _checks
+
+_SHORT = 64  # tokens of the shortest rows: in rows of 32 too many places stay empty
+_WORTH = 8  # batches that shorter rows must fill: each length of row is compiled by itself
 
 
 class Rows(NamedTuple):
@@ -34,14 +38,12 @@ class Packing(NamedTuple):
     @property
     def places(self) -> Int64[np.ndarray, " t"]:
         """[t] Where each token lies in the flattened rows: by sentence, then by position."""
-        first = self.rows * self.row_length + self.starts
-        return np.repeat(first, self.lengths) + self.positions
+        return _ranges(self.rows * self.row_length + self.starts, self.lengths)
 
     @property
     def positions(self) -> Int64[np.ndarray, " t"]:
         """[t] The position of each token within its sentence, from 0 on; ordered as `places`."""
-        before = np.cumsum(self.lengths) - self.lengths
-        return np.arange(self.lengths.sum()) - np.repeat(before, self.lengths)
+        return _ranges(np.zeros_like(self.lengths), self.lengths)
 
     def fill(
         self, ids: Sequence[Int[np.ndarray, " _"]], *, first_position: int = 0, pad_id: int = 0
@@ -75,6 +77,15 @@ class Packing(NamedTuple):
             segment_ids=laid_out(np.repeat(self.segments, self.lengths), 0),
             position_ids=laid_out(self.positions + first_position, first_position),
         )
+
+
+class Group(NamedTuple):
+    """Sentences in rows of one length, and where the tokens of all that read alike lie in them."""
+
+    rows: Rows
+    n_rows: int  # of a batch; the group has whole batches
+    tokens: Int64[np.ndarray, " t"]  # numbers of tokens, counted through all sentences
+    places: Int64[np.ndarray, " t"]  # of each in the flattened rows, ascending
 
 
 def pack(
@@ -114,6 +125,78 @@ def pack(
     rows, starts, segments, used = _first_fit_decreasing(sizes.astype(np.int64), row_length)
     n_rows = -(-used // row_multiple) * row_multiple
     return Packing(sizes.astype(np.int64), rows, starts, segments, n_rows, int(row_length))
+
+
+def pack_different(
+    ids: Sequence[Int[np.ndarray, " _"]],
+    max_length: int,
+    batch_size: int,
+    *,
+    first_position: int = 0,
+    pad_id: int = 0,
+    row_multiple: int = 1,
+) -> Iterator[Group]:
+    """Pack sentences for an encoder that is not trained: each different one once, in short rows.
+
+    Args:
+        ids: The tokens of each sentence, 1 to `max_length`.
+        max_length: Tokens of the longest rows; shorter ones have 64 tokens, twice that, and so on.
+        batch_size: Tokens of a batch, at least; `max_length` or more.
+        first_position: As `Packing.fill` takes it.
+        pad_id: As `Packing.fill` takes it.
+        row_multiple: A batch has a multiple of so many rows.
+
+    Yields:
+        The groups, that of the shortest rows first. Every token lies in exactly one of them.
+    """
+    numbers: dict[bytes, int] = {}  # of the sentences that differ
+    which = np.array([numbers.setdefault(i.tobytes(), len(numbers)) for i in ids])
+    lengths = np.array([i.size for i in ids], np.int64)
+    offsets = np.cumsum(lengths) - lengths
+    first = np.unique(which, return_index=True)[1]
+    row_lengths = _row_lengths(lengths[first], max_length, batch_size)
+    for row_length in np.unique(row_lengths).tolist():
+        members = np.flatnonzero(row_lengths == row_length)
+        n_rows = -(-batch_size // row_length // row_multiple) * row_multiple
+        packing = pack(lengths[first[members]], row_length, row_multiple=n_rows)
+        chosen = [ids[i] for i in first[members]]
+        rows = packing.fill(chosen, first_position=first_position, pad_id=pad_id)
+        starts = np.zeros(len(numbers), np.int64)
+        starts[members] = packing.rows * row_length + packing.starts
+        inside = np.flatnonzero(row_lengths[which] == row_length)
+        tokens = _ranges(offsets[inside], lengths[inside])
+        places = _ranges(starts[which[inside]], lengths[inside])
+        order = np.argsort(places, kind="stable")
+        yield Group(rows, n_rows, tokens[order], places[order])
+
+
+def _row_lengths(
+    lengths: Int64[np.ndarray, " n"], max_length: int, batch_size: int
+) -> Int64[np.ndarray, " n"]:
+    """Return the length of the row that each sentence shares.
+
+    The longest sentence decides upon that of the longest rows; sentences for which half of it would
+    do have rows of their own where they fill enough batches.
+    """
+    longest = min(_SHORT, max_length)
+    while longest < lengths.max():
+        longest = min(2 * longest, max_length)
+    chosen = np.full(len(lengths), longest, np.int64)
+    while longest > _SHORT:
+        longest = max(_SHORT, longest // 2)
+        fitting = lengths <= longest
+        if lengths[fitting].sum() < _WORTH * batch_size:
+            break
+        chosen[fitting] = longest
+    return chosen
+
+
+def _ranges(
+    starts: Int64[np.ndarray, " n"], lengths: Int64[np.ndarray, " n"]
+) -> Int64[np.ndarray, " t"]:
+    """Return start, start + 1, … of each range, one after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
 
 
 def _first_fit_decreasing(
