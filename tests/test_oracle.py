@@ -5,6 +5,7 @@ import contextlib
 import jax
 import pytest
 
+import jaxgeom
 from jaxgeom import reference
 from jaxgeom.testing import BACKENDS, OPS, PROBLEMS, TOLERANCES, compare, rounded
 
@@ -26,3 +27,24 @@ def test_operation_agrees_with_the_reference(op, backend, dtype, problem):
         given, exact = rounded(problem.inputs(), backend, dtype)
         got, expected = op.run(backend.ops, given), op.run(reference, exact)
         compare(got, expected, exact, TOLERANCES[backend.name, dtype])
+
+
+class Recorded:
+    """The reference, and which of its operations were asked for."""
+
+    def __init__(self):
+        self.names = set()
+
+    def __getattr__(self, name):
+        self.names.add(name)
+        return getattr(reference, name)
+
+
+def test_every_public_operation_is_compared():
+    inputs, ops = PROBLEMS[0].inputs(), Recorded()
+    for op in OPS:
+        op.run(ops, inputs)
+    fronts = {"cluster_zero_mean"}  # made of operations that are
+    kernels = vars(jaxgeom.kernels).items()
+    public = {name for name, value in kernels if callable(value) and name[0] != "_"}
+    assert public - ops.names == fronts
