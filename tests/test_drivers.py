@@ -9,6 +9,7 @@ import pytest
 import jaxgeom
 from jaxgeom import reference
 from jaxgeom.testing import TOLERANCES, compare
+from jaxgeom.testing_kmeans import clear_of_ties
 
 WAYS = (
     "in memory",
@@ -53,6 +54,12 @@ def results(data, tmp_path_factory):
     for path in (folder / "one").glob("*.npz"):
         path.rename(folder / path.name)
     return folder
+
+
+def test_no_row_of_the_data_lies_at_a_tie(data):
+    """What the drivers find label by label is the same on every processor."""
+    assert clear_of_ties(data.x, data.centroids)
+    assert all(clear_of_ties(data.x, start) for start in drivers.starts(data))
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -7,6 +7,7 @@ import pytest
 
 from jaxgeom import reference
 from jaxgeom.testing import BACKENDS, OPS, PROBLEMS, TOLERANCES, compare, rounded
+from jaxgeom.testing_kmeans import clear_of_ties
 
 HALF = ("float16", "bfloat16")
 CASES = [
@@ -26,3 +27,10 @@ def test_operation_agrees_with_the_reference(op, backend, dtype, problem):
         given, exact = rounded(problem.inputs(), backend, dtype)
         got, expected = op.run(backend.ops, given), op.run(reference, exact)
         compare(got, expected, exact, TOLERANCES[backend.name, dtype])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+def test_no_row_lies_at_a_tie(problem):
+    """Labels are compared one by one: the clusters are apart, whatever rounds the distances."""
+    a = problem.inputs()
+    assert clear_of_ties(a.x, a.centroids, factor=1000.0)
