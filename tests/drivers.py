@@ -131,6 +131,15 @@ def gathered(moments, pca, log_f, isotropies, clustering, clusters, changed, poo
     }
 
 
+def stopped(a, mesh):
+    """Return the labels and the counts of iterations over a mesh that were stopped early."""
+    from jaxgeom import sharded as ops
+
+    rows = ops.shard_rows(a.x, mesh)
+    fit = ops.kmeans(rows, N_DRAWN, init=a.x[:N_DRAWN], max_iter=1)
+    return {"labels": ops.local_rows(fit.labels, rows), "count": fit.counts}
+
+
 def of_all(rows):
     """Return the rows of all processes, which hold CUT and N - CUT."""
     from jaxgeom import distributed
@@ -265,6 +274,7 @@ def over_meshes(folder):
     for devices in DEVICES:
         mesh = ops.row_mesh(jax.devices()[:devices])
         found = sharded(a.x, a, mesh) | (drawn(a, mesh) if devices in DRAWN else {})
+        found["stopped"] = stopped(a, mesh)
         save(folder / f"mesh of {devices}.npz", found)
     save(folder / "few.npz", {"moments": ops.moments(ops.shard_rows(a.x[:3], mesh))._asdict()})
     save(folder / "chunks on 8 devices.npz", streamed([a.x], a, folder, 50))

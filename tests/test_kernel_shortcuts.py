@@ -104,6 +104,20 @@ def test_bounds_leave_most_rows_unread_once_a_run_has_settled():
     assert np.mean(unsure[20:]) < 0.3
 
 
+def test_counts_and_inertia_are_of_the_very_labels_that_are_returned(monkeypatch):
+    """Not of another pass, in which a row at a tie may fall to the other side."""
+    monkeypatch.setattr(_kmeans, "nearest", lambda rows, _: jnp.full(len(rows), 1, jnp.int32))
+    x = np.array([[0.0], [1.0], [5.0], [6.0], [7.0]], np.float32)
+    _kmeans._kmeans.clear_cache()
+    try:
+        fit = jg.kmeans(x, 3, init=x[:3], max_iter=1)
+    finally:
+        _kmeans._kmeans.clear_cache()
+    labels = np.asarray(fit.labels)
+    assert_array_equal(fit.counts, np.bincount(labels, minlength=3))
+    assert_allclose(fit.inertia, np.square(x - fit.centroids[labels]).sum(), rtol=1e-6)
+
+
 def test_a_row_that_is_not_finite_does_not_end_a_run():
     x = _overlapping(6)
     x[7, 3] = np.nan
