@@ -60,9 +60,9 @@ class KMeans(NamedTuple):
     """A k-means clustering; the best of `n_init` restarts by inertia."""
 
     centroids: Array  # [c d]
-    labels: Array  # [n] int32
-    counts: Array  # [c] int32: rows a cluster holds; 0 for an empty one
-    inertia: Array  # []: sum of squared distances of the rows to their centroids
+    labels: Array  # [n] int32: each row's nearest of the returned centroids
+    counts: Array  # [c] int32: rows of each label; 0 for an empty cluster
+    inertia: Array  # []: sum of squared distances of the rows to the centroids of their labels
     n_iter: Array  # [] int32: Lloyd iterations of the best restart
     converged: Array  # [] bool: whether it stopped by `tol`, not by `max_iter`
 

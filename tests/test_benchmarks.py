@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchmarks import environment, report, results
@@ -66,6 +67,29 @@ def test_an_operation_off_by_a_percent_fails(name, backend):
     assert not isinstance(prepare(OP[name], right, SIZE), Missing)
     with pytest.raises(AssertionError, match="differs by"):
         prepare(OP[name], wrong, SIZE)
+
+
+class _OffInOneCentroid(_OffByAPercent):
+    """k-means with one centroid that is a percent too long."""
+
+    def __getattr__(self, name):
+        right = getattr(self.ops, name)
+        if name != self.name:
+            return right
+
+        def wrong(*args, **options):
+            fit = right(*args, **options)
+            return fit._replace(centroids=fit.centroids * (1 + 0.01 * (np.arange(4) == 1))[:, None])
+
+        return wrong
+
+
+@pytest.mark.parametrize("backend", ["jaxgeom", "numpy"])
+def test_iterations_that_are_off_in_one_centroid_fail(backend):
+    right = BACKEND[backend]
+    wrong = replace(right, load=lambda: _OffInOneCentroid(right.load(), "kmeans"))
+    with pytest.raises(AssertionError, match=r"first_step: differs by .* last_step: differs by"):
+        prepare(OP["lloyd"], wrong, SIZE)
 
 
 def test_a_kernel_off_by_a_percent_makes_its_benchmark_fail(tmp_path):

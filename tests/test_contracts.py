@@ -41,6 +41,7 @@ LAYERS = {
     "training": BASE | FILES | {"kernels", "models", "tasks", "_mesh", "_versions"},
     "study": BASE | {"kernels", "reference", "tasks"},
     "testing": BASE | {"kernels", "reference", ""},
+    "testing_kmeans": BASE,
     "analyze": BASE | FILES | {"streaming"},
     "": BASE | {"kernels"},
 }

@@ -3,12 +3,14 @@
 import json
 
 import drivers
+import jax
 import numpy as np
 import pytest
 
 import jaxgeom
-from jaxgeom import reference
+from jaxgeom import reference, streaming
 from jaxgeom.testing import TOLERANCES, compare
+from jaxgeom.testing_kmeans import clear_of_ties, distances
 
 WAYS = (
     "in memory",
@@ -55,6 +57,12 @@ def results(data, tmp_path_factory):
     return folder
 
 
+def test_no_row_of_the_data_lies_at_a_tie(data):
+    """What the drivers find label by label is the same on every processor."""
+    assert clear_of_ties(data.x, data.centroids)
+    assert all(clear_of_ties(data.x, start) for start in drivers.starts(data))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_driver_agrees_with_the_reference(way, results, expected, data):
     found = drivers.load(results / f"{way}.npz")
@@ -68,6 +76,29 @@ def test_a_mesh_draws_the_centroids_that_are_drawn_in_memory(init, devices, resu
     found = drivers.load(results / f"mesh of {devices}.npz")[init]
     wanted = drivers.load(results / "in memory.npz")[init]
     compare(found, wanted, data, TOLERANCES["jax", "float32"])
+
+
+@pytest.mark.parametrize("devices", drivers.DEVICES)
+def test_counts_of_a_run_that_was_stopped_are_of_its_labels(devices, results):
+    found = drivers.load(results / f"mesh of {devices}.npz")["stopped"]
+    assert len(found["labels"]) == drivers.N
+    expected = np.bincount(found["labels"], minlength=drivers.N_DRAWN)
+    np.testing.assert_array_equal(found["count"], expected)
+
+
+@pytest.mark.parametrize("fit", ["sample", "all"])
+def test_counts_and_inertia_of_a_stream_are_of_the_returned_centroids(fit, data):
+    """The iterations were stopped: those of the centroids before would be others."""
+    options = {"init": data.x[: drivers.N_DRAWN], "max_iter": 1, "fit": fit, "chunk_rows": 7}
+    key = jax.random.key(0)
+    found = streaming.kmeans([data.x], drivers.N_DRAWN, key=key, sample_size=50, **options)
+    assert not found.converged
+    to = distances(data.x, found.centroids)
+    assert (to.possible.sum(1) == 1).all()
+    labels = to.squared.argmin(1)
+    assert (labels != distances(data.x, options["init"]).squared.argmin(1)).any()
+    np.testing.assert_array_equal(found.counts, np.bincount(labels, minlength=drivers.N_DRAWN))
+    np.testing.assert_allclose(found.inertia, to.squared.min(1).sum(), rtol=4e-6)
 
 
 def test_fewer_rows_than_devices(results, data):

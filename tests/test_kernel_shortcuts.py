@@ -14,6 +14,7 @@ from jaxgeom import reference
 from jaxgeom.kernels import _bounds, _kmeans, _linalg, _moments
 from jaxgeom.kernels._seeding import plus_plus_of_each
 from jaxgeom.kernels._triangle import Triangle
+from jaxgeom.testing_kmeans import distances, step
 
 N, D, C = 1500, 8, 9
 
@@ -25,13 +26,11 @@ def _overlapping(seed):
 
 
 def _runs(x, start, max_iter):
-    """Return the plain run and the one with bounds, as (centroids, n_iter)."""
+    """Return the plain run and the one with bounds."""
     x, start = jnp.asarray(x), jnp.asarray(start)
     origin = x.mean(0)
     options = (jnp.asarray(max_iter, jnp.int32), jnp.zeros((), x.dtype))
-    plain = _plain(x, start - origin[None, :], origin, *options)
-    bounded = _bounded(x, start - origin[None, :], origin, *options)
-    return plain, bounded
+    return [run(x, start - origin[None, :], origin, *options) for run in (_plain, _bounded)]
 
 
 def _plain_lloyd(x, start, origin, max_iter, least_step):
@@ -47,26 +46,50 @@ _bounded = jax.jit(
 
 @pytest.mark.parametrize("max_iter", [1, 2, 7, 300])
 @pytest.mark.parametrize("seed", range(3))
-def test_bounds_change_no_iteration(seed, max_iter):
+def test_a_run_makes_lloyds_iterations(seed, max_iter):
+    """The rows overlap: two runs part at a tie, so each is held against its own centroids."""
     x = _overlapping(seed)
-    plain, bounded = _runs(x, x[:C], max_iter)
-    assert int(bounded.n_iter) == int(plain.n_iter)
-    assert_allclose(bounded.centroids, plain.centroids, rtol=0, atol=2e-6)
+    origin = np.asarray(jnp.asarray(x).mean(0), np.float64)[None, :]
+    for which, run in enumerate(_runs(x, x[:C], max_iter)):
+        made = int(run.n_iter)
+        assert made == max_iter or np.array_equal(run.centroids, run.previous)
+        before = _runs(x, x[:C], made - 1)[which]
+        assert_array_equal(run.previous, before.centroids)
+        one = step(x, np.asarray(run.previous, np.float64) + origin)
+        excess = one.excess(np.asarray(run.centroids, np.float64) + origin)
+        assert_allclose(excess, 0, rtol=0, atol=2e-6)
 
 
-def test_bounds_are_right_far_from_the_origin_and_with_repeated_rows():
-    x = np.round(_overlapping(3)) + np.float32(200)  # a grid: many ties
-    plain, bounded = _runs(x, x[:C], 300)
-    assert int(bounded.n_iter) == int(plain.n_iter)
-    assert_allclose(bounded.centroids, plain.centroids, rtol=0, atol=2e-5)
+@pytest.mark.parametrize(("on_a_grid", "offset", "atol"), [(False, 0, 2e-6), (True, 200, 2e-5)])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_leave_out_nothing_that_matters(seed, on_a_grid, offset, atol):
+    """Also far from the origin, and on a grid of many ties: every label is a nearest one."""
+    x = _overlapping(seed)
+    x = (np.round(x) if on_a_grid else x) + np.float32(offset)
+    rows = _bounds.rows_of(jnp.asarray(x), jnp.asarray(x).mean(0), 200)
+    origin = np.asarray(rows.origin, np.float64)[None, :]
+    move = jax.jit(partial(_bounds.move, rows))
+    state = _bounds.start(rows, x[:C] - rows.origin[None, :])
+    for _ in range(300):
+        state = move(state)
+        labels = np.asarray(state.labels)
+        found = distances(x, np.asarray(state.previous, np.float64) + origin)
+        assert not found.excess(labels).any()
+        assert_array_equal(state.counts, np.bincount(labels, minlength=C))
+        means = np.stack([x[labels == c].mean(0, dtype=np.float64) for c in range(C)])
+        assert_allclose(np.asarray(state.centroids) + origin, means, rtol=0, atol=atol)
+        if np.array_equal(state.centroids, state.previous):
+            break
+    else:
+        raise AssertionError("it does not end")
 
 
 def test_an_empty_cluster_keeps_its_centroid_under_bounds():
     x = _overlapping(4)
     start = np.concatenate([x[: C - 1], np.full((1, D), 1e3, np.float32)])
-    plain, bounded = _runs(x, start, 300)
-    assert int(bounded.n_iter) == int(plain.n_iter)
-    assert_array_equal(bounded.centroids[-1], plain.centroids[-1])
+    for run in _runs(x, start, 300):
+        assert_array_equal(run.centroids[-1], start[-1] - jnp.asarray(x).mean(0))
+        assert_array_equal(run.centroids, run.previous)
 
 
 def test_bounds_leave_most_rows_unread_once_a_run_has_settled():
@@ -79,6 +102,20 @@ def test_bounds_leave_most_rows_unread_once_a_run_has_settled():
         state = step(state)
     assert unsure[0] == 1
     assert np.mean(unsure[20:]) < 0.3
+
+
+def test_counts_and_inertia_are_of_the_very_labels_that_are_returned(monkeypatch):
+    """Not of another pass, in which a row at a tie may fall to the other side."""
+    monkeypatch.setattr(_kmeans, "nearest", lambda rows, _: jnp.full(len(rows), 1, jnp.int32))
+    x = np.array([[0.0], [1.0], [5.0], [6.0], [7.0]], np.float32)
+    _kmeans._kmeans.clear_cache()
+    try:
+        fit = jg.kmeans(x, 3, init=x[:3], max_iter=1)
+    finally:
+        _kmeans._kmeans.clear_cache()
+    labels = np.asarray(fit.labels)
+    assert_array_equal(fit.counts, np.bincount(labels, minlength=3))
+    assert_allclose(fit.inertia, np.square(x - fit.centroids[labels]).sum(), rtol=1e-6)
 
 
 def test_a_row_that_is_not_finite_does_not_end_a_run():
@@ -148,7 +185,7 @@ def test_directions_of_many_matrices_are_those_of_each():
 
 
 def test_centroids_drawn_together_are_those_that_each_restart_draws():
-    x = jnp.asarray(_overlapping(7))
+    x = jnp.asarray(_overlapping(10))  # every draw is 2e-5 of the total from the next row's
     keys = jax.random.split(jax.random.key(0), 4)
     together = plus_plus_of_each(x, keys, n_clusters=C)
     for key, start in zip(keys, together, strict=True):

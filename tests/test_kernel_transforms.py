@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import jaxgeom as jg
-from jaxgeom.kernels import _isotropy, _kmeans, _log_partition, _moments, _pca, _removal
+from jaxgeom.kernels import _isotropy, _kmeans, _log_partition, _moments, _pca, _removal, _seeding
 from jaxgeom.testing import Problem
+from jaxgeom.testing_kmeans import clear_of_ties
 
 C, K = 4, 3
 INPUTS = Problem("small", "", 173, 12, C, K, 5.0, 1.0, 2.0).inputs()  # 173 is prime
@@ -26,6 +27,16 @@ def _isotropy_but_basis(x):
     return jg.isotropy(x)[:-1]
 
 
+def _whichever_restart(fit):
+    """A clustering that several restarts may find: its clusters in order, less the iterations.
+
+    The restarts number the same clusters differently, and rounding decides which of them wins.
+    """
+    order = jnp.argsort(fit.centroids[:, 0])
+    labels = jnp.argsort(order)[fit.labels].astype(fit.labels.dtype)
+    return fit.centroids[order], labels, fit.counts[order], fit.inertia, fit.converged
+
+
 # Every public operation as a function of the data; labels, keys and options are bound.
 OPERATIONS = {
     "moments": jg.moments,
@@ -35,8 +46,8 @@ OPERATIONS = {
     "log_partition": lambda x: jg.log_partition(x, DIRECTIONS),
     "isotropy": _isotropy_but_basis,
     "log_isotropy": lambda x: jg.log_isotropy(x[:2]),
-    "kmeans": lambda x: jg.kmeans(x, C, key=KEY, n_init=2),
-    "kmeans_random": lambda x: jg.kmeans(x, C, key=KEY, init="random", n_init=2),
+    "kmeans": lambda x: _whichever_restart(jg.kmeans(x, C, key=KEY, n_init=2)),
+    "kmeans_random": lambda x: jg.kmeans(x, C, key=KEY, init="random", n_init=2),  # one is better
     "kmeans_given": lambda x: jg.kmeans(x, C, init=x[:C]),
     "assign": lambda x: jg.assign(x, x[:C]),
     "fit_removal": lambda x: _fit(x, LABELS),
@@ -65,6 +76,16 @@ def assert_trees_close(got, expected, tolerance=2e-5):
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_no_row_of_the_data_lies_at_a_tie():
+    """What is compared here label by label is the same on every processor."""
+    starts = [X[:C]]
+    for key in (KEY, *jax.random.split(KEY, 3)):
+        for init in ("k-means++", "random"):
+            options = {"n_clusters": C, "n_init": 2, "init": init, "chunk_size": None}
+            starts.extend(_seeding.seed_centroids(X, key, **options))
+    assert all(clear_of_ties(X, start) for start in starts)
+
+
 def test_every_public_operation_is_listed():
     operations = {n for n in dir(jg.kernels) if callable(getattr(jg.kernels, n)) and n[0] != "_"}
     assert operations <= set(OPERATIONS)
@@ -87,8 +108,11 @@ def test_thirteen_layers_of_isotropy_are_the_loop():
 
 def test_kmeans_vmaps_over_keys():
     keys = jax.random.split(KEY, 3)
-    mapped = jax.vmap(lambda key: jg.kmeans(X, C, key=key, n_init=2))(keys)
-    looped = [jg.kmeans(X, C, key=key, n_init=2) for key in keys]
+
+    def clustering(key):
+        return _whichever_restart(jg.kmeans(X, C, key=key, n_init=2))
+
+    mapped, looped = jax.vmap(clustering)(keys), [clustering(key) for key in keys]
     assert_trees_close(mapped, jax.tree.map(lambda *a: jnp.stack(a), *looped))
 
 
@@ -123,7 +147,7 @@ def test_every_operation_lowers_for(name, platform):
         lambda size: jg.pca(X, K, chunk_size=size),
         lambda size: jg.log_partition(X, DIRECTIONS, chunk_size=size),
         lambda size: jg.isotropy(X, chunk_size=size)[:6],
-        lambda size: jg.kmeans(X, C, key=KEY, n_init=2, chunk_size=size),
+        lambda size: _whichever_restart(jg.kmeans(X, C, key=KEY, n_init=2, chunk_size=size)),
         lambda size: jg.assign(X, X[:C], chunk_size=size),
     ],
     ids=["moments", "pca", "log_partition", "isotropy", "kmeans", "assign"],

@@ -193,11 +193,13 @@ def test_the_best_restart_wins(ops):
     best = ops.kmeans(x, 3, key=ops.key(5))
     singles = [ops.kmeans(x, 3, init=start) for start in ops.starts(x, 3, 5, 10)]
     inertias = [float(single.inertia) for single in singles]
-    assert len(set(inertias)) > 1
-    winner = singles[int(np.argmin(inertias))]
-    assert float(best.inertia) == min(inertias)
-    assert int(best.n_iter) == int(winner.n_iter)
-    assert_array_equal(best.labels, winner.labels)
+    assert max(inertias) > 1.1 * min(inertias)
+    ops.assert_close(best.inertia, min(inertias), 2)  # ten restarts are another program than one
+    winners = [s for s in singles if float(s.inertia) <= min(inertias) * (1 + 8 * ops.eps)]
+    assert any(
+        int(best.n_iter) == int(winner.n_iter) and np.array_equal(best.labels, winner.labels)
+        for winner in winners
+    )
 
 
 def test_random_rows_are_distinct(ops):

@@ -5,6 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from op_sets import anisotropic, blobs, column, for_each_op_set
 
+from jaxgeom.testing_kmeans import clear_of_ties, distances
+
 pytestmark = for_each_op_set
 
 WHICH = ("top", "least")
@@ -220,6 +222,7 @@ def test_inertia_never_rises(ops):
 
 def test_a_clustering_fits_its_centroids(ops):
     x, _ = blobs(200, 4, 5)
+    assert clear_of_ties(x, x[:5])
     fit = ops.kmeans(x, 5, init=x[:5])
     labels, centroids = np.asarray(fit.labels), np.asarray(fit.centroids, np.float64)
     assert_array_equal(fit.counts, np.bincount(labels, minlength=5))
@@ -227,6 +230,17 @@ def test_a_clustering_fits_its_centroids(ops):
     for c in range(5):  # converged: each centroid is the mean of its rows
         ops.assert_close(centroids[c], x[labels == c].mean(axis=0), 16)
     assert_array_equal(ops.assign(x, fit.centroids), labels)
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3])
+def test_counts_and_inertia_are_of_the_labels_of_a_run_that_was_stopped(ops, max_iter):
+    x = np.random.default_rng(0).integers(0, 6, (300, 3)).astype(np.float64)  # many ties
+    fit = ops.kmeans(x, 5, init=x[:5], max_iter=max_iter)
+    assert not fit.converged
+    labels, centroids = np.asarray(fit.labels), np.asarray(fit.centroids, np.float64)
+    assert not distances(x, centroids, ops.dtype).excess(labels).any()
+    assert_array_equal(fit.counts, np.bincount(labels, minlength=5))
+    ops.assert_close(fit.inertia, np.square(x - centroids[labels]).sum(), 16)
 
 
 def test_starts_are_reproducible_and_find_separated_blobs(ops):

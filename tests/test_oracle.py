@@ -8,6 +8,7 @@ import pytest
 import jaxgeom
 from jaxgeom import reference
 from jaxgeom.testing import BACKENDS, OPS, PROBLEMS, TOLERANCES, compare, rounded
+from jaxgeom.testing_kmeans import clear_of_ties
 
 HALF = ("float16", "bfloat16")
 CASES = [
@@ -48,3 +49,10 @@ def test_every_public_operation_is_compared():
     kernels = vars(jaxgeom.kernels).items()
     public = {name for name, value in kernels if callable(value) and name[0] != "_"}
     assert public - ops.names == fronts
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+def test_no_row_lies_at_a_tie(problem):
+    """Labels are compared one by one: the clusters are apart, whatever rounds the distances."""
+    a = problem.inputs()
+    assert clear_of_ties(a.x, a.centroids, factor=1000.0)

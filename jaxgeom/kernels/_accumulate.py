@@ -114,14 +114,16 @@ def fold_rows(
 
 
 def map_rows(
-    f: Callable[[Array], Array], x: Float[Array, "n d"], *, chunk_size: int | None = None
-) -> Array:
-    """Return `f` of every slice of `x`, joined along the rows."""
+    f: Callable[[Array], Any], x: Float[Array, "n d"], *, chunk_size: int | None = None
+) -> Any:
+    """Return `f` of every slice of `x`, a tree of arrays, joined along the rows."""
     n, d = x.shape
     size = min(n, chunk_size or default_chunk_size(d))
     tail = n % size
     out = lax.map(
         lambda i: f(lax.dynamic_slice_in_dim(x, i * size, size)), lax.iota("int32", n // size)
     )
-    out = out.reshape(n - tail, *out.shape[2:])
-    return lax.concatenate([out, f(x[n - tail :])], 0) if tail else out
+    out = jax.tree.map(lambda a: a.reshape(n - tail, *a.shape[2:]), out)
+    if not tail:
+        return out
+    return jax.tree.map(lambda a, b: lax.concatenate([a, b], 0), out, f(x[n - tail :]))

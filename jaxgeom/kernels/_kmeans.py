@@ -16,11 +16,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxgeom import _checks
 from jaxgeom.kernels import _bounds
-from jaxgeom.kernels._accumulate import fold_rows, namespace, sum_over_devices
+from jaxgeom.kernels._accumulate import fold_rows, map_rows, namespace, sum_over_devices
 from jaxgeom.kernels._arrays import as_array, as_matrix, compute_dtype
 from jaxgeom.kernels._linalg import matmul
 from jaxgeom.kernels._moments import count_rows, mean_of_rows
-from jaxgeom.kernels._nearest import nearest, nearest_about, nearest_labels
+from jaxgeom.kernels._nearest import nearest, nearest_labels
 from jaxgeom.kernels._seeding import seed_centroids
 from jaxgeom.results import KMeans
 
@@ -52,8 +52,10 @@ def kmeans(
         chunk_size: rows held in the cache at once (static); by default chosen from d.
 
     Returns:
-        `KMeans(centroids [c d], labels [n], counts [c], inertia, n_iter, converged)`; labels,
-        counts and inertia belong to the returned centroids.
+        `KMeans(centroids [c d], labels [n], counts [c], inertia, n_iter, converged)`. The labels
+        are those of the returned centroids, also where the run ended before it converged; the
+        counts are those of the labels, the inertia is the sum of the rows' squared distances to the
+        centroids of their labels.
 
     Raises:
         TypeError: `x` is not floating, `key` not a typed key, or an option of the wrong kind.
@@ -222,13 +224,32 @@ class _Rows(NamedTuple):
     chunk_size: int | None
     axis: str | None
 
-    def sums(self, centroids: Float[Array, "c d"], *, with_inertia: bool = False) -> ClusterSums:
-        """Assign every row once and sum, over all devices."""
+    def sums(self, centroids: Float[Array, "c d"]) -> ClusterSums:
+        """Assign every row once and sum, over all devices; the inertia stays 0."""
         accumulator = ClusterSumsAccumulator(centroids, self.origin)
-        update = partial(accumulator.update, with_inertia=with_inertia)
+        update = partial(accumulator.update, with_inertia=False)
         start = accumulator.init(self.x.shape[1], centroids.dtype)
         sums = fold_rows(update, start, self.x, self.mask, chunk_size=self.chunk_size)
         return sum_over_devices(sums, self.axis)
+
+    def labelled(self, centroids: Float[Array, "c d"]) -> tuple[Int[Array, " n"], Float[Array, ""]]:
+        """Return every row's nearest centroid, and the inertia of these labels on all devices."""
+
+        def label(part: Float[Array, "b d"]) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
+            part = part.astype(centroids.dtype) - self.origin[None, :]
+            labels = nearest(part, centroids)
+            member = jax.nn.one_hot(labels, centroids.shape[0], dtype=part.dtype)
+            return labels, jnp.square(part - matmul(member, centroids)).sum(1)
+
+        labels, squares = map_rows(label, self.x, chunk_size=self.chunk_size)
+        squares = squares if self.mask is None else jnp.where(self.mask, squares, 0)
+        return labels, sum_over_devices(squares.sum(), self.axis)
+
+    def counts(self, labels: Int[Array, " n"], n_clusters: int) -> Int[Array, " c"]:
+        """Return how many rows have each label, on all devices."""
+        member = labels[:, None] == lax.iota(jnp.int32, n_clusters)[None, :]
+        member = member if self.mask is None else member & self.mask[:, None]
+        return sum_over_devices(member.sum(0, dtype=jnp.int32), self.axis)
 
 
 @partial(jax.jit, static_argnames=("chunk_size", "axis"))
@@ -255,21 +276,20 @@ def _kmeans(
     alone = mask is None and axis is None and jax.default_backend() == "cpu"
     bounded = _bounds.rows_of(x, origin, chunk_size) if alone else None
 
-    def restart(centroids: Float[Array, "c d"]) -> tuple[_Lloyd, ClusterSums]:
+    def restart(centroids: Float[Array, "c d"]) -> tuple[_Lloyd, Array, Array]:
         if bounded is None:
             run = _lloyd(rows, centroids, max_iter, least_step)
         else:
             run = _bounded_lloyd(bounded, centroids, max_iter, least_step)
-        return run, rows.sums(run.centroids, with_inertia=True)
+        return run, *rows.labelled(run.centroids)
 
-    runs, sums = lax.map(restart, start - origin[None, None, :])
-    best = jnp.argmin(sums.inertia)
-    run, last = jax.tree.map(lambda a: a[best], (runs, sums))
+    runs = lax.map(restart, start - origin[None, None, :])
+    run, labels, inertia = jax.tree.map(lambda a: a[jnp.argmin(runs[2])], runs)
     return KMeans(
         run.centroids + origin[None, :],
-        nearest_about(x, run.centroids, origin, chunk_size),
-        last.counts,
-        last.inertia,
+        labels,
+        rows.counts(labels, start.shape[1]),
+        inertia,
         run.n_iter,
         _has_converged(run, least_step),
     )

@@ -36,8 +36,9 @@ def kmeans(
 
     Returns:
         `KMeans`: centroids [c d], labels [n] int32, counts [c] int32, inertia [], n_iter [] int32
-        (updates of the best restart), converged [] bool. Labels, counts and inertia belong to the
-        returned centroids.
+        (updates of the best restart), converged [] bool. The labels are those of the returned
+        centroids, also where the run ended before it converged; the counts are those of the labels,
+        the inertia is the sum of the rows' squared distances to the centroids of their labels.
 
     Raises:
         TypeError: an argument is of the wrong kind.

@@ -56,8 +56,9 @@ def kmeans(
 
     Returns:
         `KMeans(centroids [c d], labels None, counts [c], inertia, n_iter, converged)`; counts and
-        inertia are of all rows, `n_iter` and `converged` of the sample's run or, with "all", of the
-        iterations over all rows. `assign(rows, centroids)` gives labels.
+        inertia are of one assignment of all rows to the returned centroids, `n_iter` and
+        `converged` of the sample's run or, with "all", of the iterations over all rows.
+        `assign(rows, centroids)` gives labels; rounding decides a tie there as well.
 
     Raises:
         As `moments`, and as `jaxgeom.kmeans`.
