@@ -22,6 +22,20 @@ class Timing(NamedTuple):
         """Useful arithmetic a second, where the entry says how much there is."""
         return self.info["flops"] / self.median / 1e9 if "flops" in self.info else None
 
+    def share_of_limit(self, machine: dict[str, Any]) -> tuple[float, str] | None:
+        """Return which share of the machine's limit this is, and which limit: product or copy.
+
+        No call can be over before its arithmetic is done at the rate of a large matrix product, nor
+        before its arrays are read and written at that of a copy; the later one is the limit. None
+        where the entry does not say what it needs.
+        """
+        needs = {
+            "product": self.info.get("flops", 0.0) / machine["matmul_gflops"],
+            "copy": self.info.get("bytes", 0.0) / machine["copy_gbs"],
+        }
+        limit = max(needs, key=lambda name: needs[name])
+        return (needs[limit] / 1e9 / self.median, limit) if needs[limit] else None
+
     @property
     def worst_error(self) -> float | None:
         """The largest error, as a share of its tolerance."""
@@ -48,6 +62,7 @@ class Outcome(NamedTuple):
 
     work: str
     ours: str
+    share: str  # of the machine's limit
     against: str
     theirs: str
     measured: str
@@ -84,11 +99,11 @@ def against_peers(run: Run, target: Target) -> Outcome:
     best = min(peers, key=lambda t: t.median, default=None)
     wanted = f"≥ {target.at_least:g}×"
     if ours is None or best is None:
-        shown = seconds(ours.median) if ours else "—"
-        return Outcome(target.work, shown, ", ".join(target.against), "—", "—", wanted, None)
+        shown = (seconds(ours.median), share(run, ours)) if ours else ("—", "—")
+        return Outcome(target.work, *shown, ", ".join(target.against), "—", "—", wanted, None)
     ratio = best.median / ours.median
     return Outcome(
-        target.work, seconds(ours.median), best.backend, seconds(best.median),
+        target.work, seconds(ours.median), share(run, ours), best.backend, seconds(best.median),
         f"{ratio:.2f}×", wanted, ratio >= target.at_least,
     )  # fmt: skip
 
@@ -98,10 +113,16 @@ def under_limit(run: Run, limit: Limit) -> Outcome:
     ours = run.timings.get((limit.group, "jaxgeom"))
     wanted = f"≤ {limit.at_most:g} {limit.unit}"
     if ours is None:
-        return Outcome(limit.work, "—", "—", "—", "—", wanted, None)
+        return Outcome(limit.work, "—", "—", "—", "—", "—", wanted, None)
     value = ours.median if limit.quantity == "seconds" else ours.info[limit.quantity]
     shown = f"{value:.3g} {limit.unit}"
-    return Outcome(limit.work, shown, "—", "—", shown, wanted, value <= limit.at_most)
+    return Outcome(limit.work, shown, "—", "—", "—", shown, wanted, value <= limit.at_most)
+
+
+def share(run: Run, entry: Timing) -> str:
+    """Return an entry's share of the machine's limit as it is read: 85 % product."""
+    found = entry.share_of_limit(run.machine)
+    return "—" if found is None else f"{found[0]:.0%} {found[1]}"
 
 
 def seconds(value: float) -> str:

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.entries import Entry, first_and_next
 from benchmarks.training import Training
 from jaxgeom.models import encode, load_encoder, load_tokenizer
+from jaxgeom.models.config import read_config
 from jaxgeom.tasks import cosine_scores, read_sts, sts_scores
 from jaxgeom.tasks.sts import MAX_SCORE
 from jaxgeom.training import SiameseConfig, sentence_vectors, siamese_loss
@@ -73,11 +74,19 @@ def _check_dev(vectors, pairs):
     return {"spearman": abs(spearman - DEV_SPEARMAN)}
 
 
-def _entry(call, backend, check):
+def _entry(call, backend, check, flops):
     """Return the entry of a call whose first result passes the check."""
     first, seconds, result = first_and_next(call)
-    info = {"backend": backend, "first_call_s": first, "error": check(result)}
+    info = {"backend": backend, "first_call_s": first, "error": check(result), "flops": flops}
     return Entry(call, seconds, info)
+
+
+def _forward_flops(folder, sentences):
+    """Return the arithmetic of all weights over all tokens; attention itself is not counted."""
+    config = read_config(folder)
+    h, m = config.hidden_size, config.intermediate_size
+    lengths = [tokens.ids.size for tokens in load_tokenizer(folder).encode(sentences)]
+    return 2.0 * sum(lengths) * config.num_hidden_layers * (4 * h * h + 2 * h * m)
 
 
 def test_encode_ours(minilm, dev, timed):
@@ -87,14 +96,22 @@ def test_encode_ours(minilm, dev, timed):
     def call():
         return sentence_vectors(encode(encoder, tokenizer, sentences, progress=False))
 
-    timed(_entry(call, "jaxgeom", lambda vectors: _check_dev(vectors, dev)), group="encode")
+    check = lambda vectors: _check_dev(vectors, dev)  # noqa: E731
+    entry = _entry(call, "jaxgeom", check, _forward_flops(minilm, sentences))
+    timed(entry, group="encode")
 
 
-def test_encode_peer(peer, dev, timed):
+def test_encode_peer(peer, minilm, dev, timed):
     sentences = [*dev.sentences1, *dev.sentences2]
     call = lambda: peer.encode(sentences, batch_size=32)  # noqa: E731  # sorted by length
     check = lambda vectors: _check_dev(vectors, dev)  # noqa: E731
-    timed(_entry(call, "sentence-transformers", check), group="encode")
+    entry = _entry(call, "sentence-transformers", check, _forward_flops(minilm, sentences))
+    timed(entry, group="encode")
+
+
+def _training_flops(folder, pairs):
+    """Return three times that of the forward pass: its gradient has two products for each."""
+    return 3 * _forward_flops(folder, [*pairs.sentences1, *pairs.sentences2])
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +133,10 @@ def test_finetune_ours(minilm, train, timed):
         assert 0 < loss < 0.2
         return {}
 
-    timed(_entry(call, "jaxgeom", check), group="finetune")
+    timed(_entry(call, "jaxgeom", check, _training_flops(minilm, train)), group="finetune")
 
 
-def test_finetune_peer(peer, train, loss_without_dropout, timed):
+def test_finetune_peer(peer, minilm, train, loss_without_dropout, timed):
     torch = importlib.import_module("torch")
     tokens_of = getattr(peer, "preprocess", None) or peer.tokenize  # its name before version 6
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-8, weight_decay=RECIPE.weight_decay)
@@ -146,4 +163,6 @@ def test_finetune_peer(peer, train, loss_without_dropout, timed):
     difference = abs(step(0).item() - loss_without_dropout)
     assert difference <= 1e-4 * loss_without_dropout
     peer.train()
-    timed(_entry(call, "sentence-transformers", lambda _: {"loss": difference}), group="finetune")
+    check = lambda _: {"loss": difference}  # noqa: E731
+    entry = _entry(call, "sentence-transformers", check, _training_flops(minilm, train))
+    timed(entry, group="finetune")

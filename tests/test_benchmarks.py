@@ -152,7 +152,12 @@ def document():
         "matmul_gflops": 200.0,
         "copy_gbs": 10.0,
     }
-    counted = {"flops": 20e9, "first_call_s": 1.5, "error": {"mean": 0.25, "scatter": 0.5}}
+    counted = {
+        "flops": 20e9,
+        "bytes": 0.9e9,
+        "first_call_s": 1.5,
+        "error": {"mean": 0.25, "scatter": 0.5},
+    }
     return {
         "machine_info": {"jaxgeom": machine},
         "commit_info": {"id": "abc"},
@@ -203,9 +208,20 @@ def test_report_is_printed_and_written(written, tmp_path, capsys):
     row = next(line for line in printed.splitlines() if line.startswith("| jaxgeom"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     # 20 GFLOP in 0.2 s, half of the machine's rate; ten times the reference, 1.5 times NumPy
-    assert cells[4:] == ["10.00×", "1.50×", "100", "50%", "1.5 s", "0.5"]
+    assert cells[4:] == ["10.00×", "1.50×", "100", "50% product", "1.5 s", "0.5"]
     files = sorted(path.name for path in (tmp_path / "report").iterdir())
     assert files == ["entries.png", "report.md", "targets.png"]
+
+
+def test_the_limit_is_the_slower_of_product_and_copy(written):
+    run = results.read(written)
+    entry = run.timings["isotropy_uncentred-paper", "jaxgeom"]  # 0.2 s of 200 GFLOP/s, 10 GB/s
+    assert results.share(run, entry) == "50% product"
+    moved = entry._replace(info=entry.info | {"bytes": 1.2e9})
+    assert results.share(run, moved) == "60% copy"
+    assert results.share(run, entry._replace(info={})) == "—"
+    (isotropy,) = (o for o in report.outcomes(run) if o.work.startswith("isotropy: Gram"))
+    assert isotropy.share == "50% product"
 
 
 def test_report_of_another_file_is_an_error(tmp_path, capsys):
