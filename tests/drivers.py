@@ -140,6 +140,18 @@ def stopped(a, mesh):
     return {"labels": ops.local_rows(fit.labels, rows), "count": fit.counts}
 
 
+def spoiled(a, mesh):
+    """Return clusters' moments over a mesh where the first row, holds NaN."""
+    from jaxgeom import sharded as ops
+
+    x = a.x.copy()
+    x[0] = np.nan
+    rows = ops.shard_rows(x, mesh)
+    labels = ops.shard_labels(a.labels, rows, a.n_clusters)
+    found = ops.cluster_moments(rows, labels, n_clusters=a.n_clusters)
+    return {"count": found.count, "mean": found.mean, "cluster_scatter": found.scatter}
+
+
 def of_all(rows):
     """Return the rows of all processes, which hold CUT and N - CUT."""
     from jaxgeom import distributed
@@ -274,7 +286,7 @@ def over_meshes(folder):
     for devices in DEVICES:
         mesh = ops.row_mesh(jax.devices()[:devices])
         found = sharded(a.x, a, mesh) | (drawn(a, mesh) if devices in DRAWN else {})
-        found["stopped"] = stopped(a, mesh)
+        found |= {"stopped": stopped(a, mesh), "spoiled": spoiled(a, mesh)}
         save(folder / f"mesh of {devices}.npz", found)
     save(folder / "few.npz", {"moments": ops.moments(ops.shard_rows(a.x[:3], mesh))._asdict()})
     save(folder / "chunks on 8 devices.npz", streamed([a.x], a, folder, 50))

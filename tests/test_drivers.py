@@ -86,6 +86,18 @@ def test_counts_of_a_run_that_was_stopped_are_of_its_labels(devices, results):
     np.testing.assert_array_equal(found["count"], expected)
 
 
+@pytest.mark.parametrize("devices", drivers.DEVICES)
+def test_nan_on_one_device_reaches_its_own_cluster_alone(devices, results, data):
+    found = drivers.load(results / f"mesh of {devices}.npz")["spoiled"]
+    others = np.arange(data.n_clusters) != data.labels[0]
+    exact = data.x.astype(np.float64)
+    wanted = reference.cluster_moments(exact, data.labels, n_clusters=data.n_clusters)
+    expected = dict(zip(found, (field[others] for field in wanted), strict=True))
+    got = {name: values[others] for name, values in found.items()}
+    compare(got, expected, data, TOLERANCES["jax", "float32"])
+    assert np.isnan(found["mean"][~others]).all()
+
+
 @pytest.mark.parametrize("fit", ["sample", "all"])
 def test_counts_and_inertia_of_a_stream_are_of_the_returned_centroids(fit, data):
     """The iterations were stopped: those of the centroids before would be others."""

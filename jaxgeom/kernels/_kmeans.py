@@ -65,7 +65,8 @@ def kmeans(
         Distances in float32 about the mean of the rows: what is closer together than about 3e-4 of
         its distance to that mean cannot be told apart. A tie goes to the lowest label. An empty
         cluster keeps its centroid and has count 0. With fewer distinct rows than clusters,
-        k-means++ repeats rows. NaN rows make inertia NaN, and no run converges. No gradient.
+        k-means++ repeats rows. A row with NaN or infinity is nearest to no centroid, and not kept
+        apart: it reaches every centroid, the inertia is NaN, and no run converges. No gradient.
 
     Source:
         Lloyd (1982); Arthur and Vassilvitskii (2007) for k-means++, with one uniform a centroid, so

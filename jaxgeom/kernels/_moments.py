@@ -226,8 +226,8 @@ def cluster_moments(x: ArrayLike, labels: ArrayLike, *, n_clusters: int) -> Mome
             cannot be read: there a row with a label out of range counts for no cluster.
 
     Numerics:
-        As `moments`, but NaN in a row of one cluster may reach the others. Differentiable in `x`;
-        labels carry no gradient.
+        As `moments`; a row with NaN or infinity makes NaN of its own cluster's mean and scatter,
+        and reaches no other cluster. Differentiable in `x`; labels carry no gradient.
 
     Example:
         >>> import numpy as np, jaxgeom as jg
@@ -280,25 +280,48 @@ def _cluster_moments(
 def cluster_means(
     x: Float[Array, "n d"], labels: Int[Array, " n"], n_clusters: int
 ) -> tuple[Int[Array, " c"], Float[Array, "c d"]]:
-    """Return each cluster's count and mean, by products with a one-hot matrix.
+    """Return each cluster's count and mean; that of a cluster with a row that is not finite is NaN.
 
     Rows are taken relative to the first of a cluster, so that a common offset costs no digits; rows
-    of no cluster are never read: 0 x NaN in the product would be NaN.
+    of no cluster are never read.
     """
     d, dtype = x.shape[1], compute_dtype(x)
     origin = lax.stop_gradient(x[jnp.argmax(in_range(labels, n_clusters))]).astype(dtype)
+    origin = jnp.where(jnp.isfinite(origin), origin, 0)
 
     def update(state: tuple, part: Float[Array, "b d"], part_labels: Int[Array, " b"]) -> tuple:
-        count, total = state
+        count, spoiled, total = state
         member = jax.nn.one_hot(part_labels, n_clusters, dtype=dtype)
         shifted = part.astype(dtype) - origin[None, :]
         shifted = jnp.where(in_range(part_labels, n_clusters)[:, None], shifted, 0)
-        return count + member.sum(0).astype(jnp.int32), total + matmul(member.T, shifted)
+        added, marked = _sums_apart(member, shifted)
+        return count + member.sum(0).astype(jnp.int32), spoiled | marked, total + added
 
-    start = (jnp.zeros(n_clusters, jnp.int32), jnp.zeros((n_clusters, d), dtype))
-    count, total = fold_rows(update, start, x, labels)
+    none = jnp.zeros(n_clusters, jnp.int32)
+    start = (none, none > 0, jnp.zeros((n_clusters, d), dtype))
+    count, spoiled, total = fold_rows(update, start, x, labels)
     mean = total / jnp.maximum(count, 1)[:, None] + origin[None, :]
+    mean = jnp.where(spoiled[:, None], jnp.nan, mean)
     return count, jnp.where(count[:, None] > 0, mean, 0)
+
+
+def _sums_apart(
+    member: Float[Array, "b c"], rows: Float[Array, "b d"]
+) -> tuple[Float[Array, "c d"], Bool[Array, " c"]]:
+    """Return each cluster's sum over its finite rows, and which clusters hold others.
+
+    In the product with a one-hot matrix 0 x NaN is NaN: such a row shows in every cluster's sum.
+    Only then are the rows looked at.
+    """
+    total = matmul(member.T, rows)
+
+    def without_the_others() -> tuple[Float[Array, "c d"], Bool[Array, " c"]]:
+        finite = jnp.isfinite(rows).all(1)
+        marked = ((member > 0) & ~finite[:, None]).any(0)
+        return matmul(member.T, jnp.where(finite[:, None], rows, 0)), marked
+
+    none = jnp.zeros(member.shape[1], bool)
+    return lax.cond(jnp.isfinite(total).all(), lambda: (total, none), without_the_others)
 
 
 def mean_of_rows(
@@ -311,7 +334,8 @@ def mean_of_rows(
 
     They are summed relative to a common point: the first row, or the mean of the devices' first.
     """
-    origin = x[0].astype(compute_dtype(x))
+    origin = x[0] if mask is None else jnp.where(mask.any(), x[jnp.argmax(mask)], 0)
+    origin = origin.astype(compute_dtype(x))
     origin = origin if axis is None else lax.pmean(origin, axis)
 
     def update(

@@ -28,7 +28,8 @@ def segment_mean(x: ArrayLike, segment_ids: ArrayLike, *, num_segments: int) -> 
             segments cannot be read: there a row out of range counts for none.
 
     Numerics:
-        Sums in float32 (float64). Differentiable in `x`.
+        Sums in float32 (float64). A row with NaN or infinity reaches its own segment alone.
+        Differentiable in `x`.
 
     Example:
         >>> import numpy as np, jaxgeom as jg

@@ -54,8 +54,8 @@ def fit_removal(
 
     Numerics:
         As `pca`, cluster by cluster. With "top", a cluster of at most k + 1 rows is spanned by its
-        directions: it is marked in `vanishes`, and its rows become exactly 0. NaN in a row of one
-        cluster may reach the others. Differentiable in `x`; labels carry no gradient.
+        directions: it is marked in `vanishes`, and its rows become exactly 0. A row with NaN or
+        infinity reaches its own cluster alone. Differentiable in `x`; labels carry no gradient.
 
     Source:
         Mu and Viswanath (2018) for one cluster; Rajaee and Pilehvar (2021), "A Cluster-based
@@ -155,8 +155,9 @@ def apply_removal(
             transformation labels cannot be read: there a row out of range comes out NaN.
 
     Numerics:
-        Computed in float32 (float64 for float64 data). Rows of a vanishing cluster are exactly 0.
-        Differentiable in `x` and `removal`.
+        Computed in float32 (float64 for float64 data). Rows of a vanishing cluster are exactly 0,
+        but for those with NaN. NaN in a row, or in its cluster's mean or directions, gives a row
+        with NaN and reaches no other. Differentiable in `x` and `removal`.
 
     Example:
         >>> import numpy as np, jaxgeom as jg

@@ -64,7 +64,7 @@ def kmeans(
         As `moments`, and as `jaxgeom.kmeans`.
 
     Numerics:
-        Sums in float64 beyond 2^20 rows.
+        Sums in float64 beyond 2^20 rows. NaN or infinity in a row: see `jaxgeom.kmeans`.
 
     Example:
         >>> import jax, numpy as np
@@ -169,7 +169,7 @@ def cluster_moments(
         As `moments`; `ValueError` where the centroids are not as wide as the rows.
 
     Numerics:
-        As `moments`. NaN in a row of one cluster may reach the others.
+        As `moments`. A row with NaN or infinity reaches one cluster alone, an arbitrary one.
 
     Example:
         >>> import numpy as np
