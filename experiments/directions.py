@@ -23,7 +23,7 @@ from experiments.command.start import main
 from experiments.layout.directions import LEGEND, draw, tables_of
 from experiments.layout.publish import publish
 from experiments.rows.measured import measured
-from experiments.spaces.space import Space, SpaceOptions, geometry, space_record, spaces
+from experiments.spaces.space import Space, SpaceOptions, geometry, named, space_record, spaces
 from jaxgeom import study
 from jaxgeom.results import Isotropy
 
@@ -82,8 +82,7 @@ def measure(space: Space, config: Config) -> tuple[list[dict[str, Any]], dict[st
     ops, tokens = geometry(space, config)
     fit = study.centred_isotropy(ops, tokens, protocol=space.protocol)
     ratio = study.explained_variance_ratio(fit)
-    names = ("model", "state", "seed", "protocol")
-    name = {field: getattr(space, field) for field in names}
+    name = named(space)
     size = {"n_tokens": len(space.tokens), "n_features": len(ratio)}
     counts = [*_variance_counts(ratio, config), *_isotropy_counts(ops, fit, space.protocol, config)]
     rows = [name | size | count for count in counts]

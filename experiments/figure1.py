@@ -25,7 +25,7 @@ from experiments.command.start import main
 from experiments.layout.figure1 import VECTORS, draw, legend_of, tables_of
 from experiments.layout.publish import publish
 from experiments.rows.measured import measured
-from experiments.spaces.space import OPS, LayeredSpace, layered_spaces
+from experiments.spaces.space import OPS, LayeredSpace, layered_spaces, named
 from jaxgeom import reference, study
 
 
@@ -120,10 +120,7 @@ def _row(
 def _input(space: LayeredSpace) -> dict[str, Any]:
     """Return what run.json says of a space."""
     return {
-        "model": space.model,
-        "state": space.state,
-        "seed": space.seed,
-        "protocol": space.protocol,
+        **named(space),
         "n_layers": len(space.hidden),
         "n_tokens": int((~space.special).sum()),
         "n_sentences": int(space.sentence_ids[-1]) + 1,

@@ -29,7 +29,7 @@ from experiments.spaces.checkpoints import Source, sources
 from experiments.spaces.corpus import Corpus, count_tokens, read_sentences, sample
 from experiments.spaces.embeddings import embeddings
 from experiments.spaces.finetuned import in_state
-from experiments.spaces.space import OPS, read_pairs, sentences_of
+from experiments.spaces.space import OPS, named, read_pairs, sentences_of
 from jaxgeom.models.tokens import load_tokenizer
 from jaxgeom.study import require_finite
 
@@ -131,10 +131,7 @@ def _panel(model: Source, state: str, corpus: Corpus, config: Config, protocol: 
 def _input(panel: Panel) -> dict[str, Any]:
     """Return what run.json says of a panel."""
     return {
-        "model": panel.model,
-        "state": panel.state,
-        "seed": panel.seed,
-        "protocol": panel.protocol,
+        **named(panel),
         "n_corpus_sentences": len(panel.corpus.sentences),
         "n_corpus_tokens": int(panel.corpus.counts.sum()),
         "n_corpus_types": int(np.count_nonzero(panel.corpus.counts)),

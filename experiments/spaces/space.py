@@ -107,13 +107,15 @@ def geometry(space: Space, config: Common) -> tuple[ModuleType, Array]:
     return ops, jax.device_put(space.tokens) if ops is jaxgeom else space.tokens
 
 
+def named(space: Any) -> dict[str, Any]:
+    """Return what tells a space, or a panel of its tokens, from others of the run."""
+    return {field: getattr(space, field) for field in ("model", "state", "seed", "protocol")}
+
+
 def space_record(space: Space) -> dict[str, Any]:
     """Return what run.json says of a space."""
     return {
-        "model": space.model,
-        "state": space.state,
-        "seed": space.seed,
-        "protocol": space.protocol,
+        **named(space),
         "n_pairs": len(space.scores),
         "n_tokens": len(space.tokens),
         "n_features": space.tokens.shape[1],
